@@ -44,8 +44,8 @@ type LbAttack struct {
 	Round     uint32
 	Server    uint32
 	Pad       uint32
-	Crowds    [2]LbCrowds
-	Counting  [2]LbCrowds
+	Crowds    [2]LbCrowding
+	Counting  [2]LbCrowding
 }
 
 type LbBuckets struct {
@@ -264,7 +264,7 @@ type LbCrowd struct {
 	Unproven uint32
 }
 
-type LbCrowds struct {
+type LbCrowding struct {
 	_       structs.HostLayout
 	Tcp     uint32
 	Service uint32
