@@ -2,7 +2,8 @@
 /*
  * An upgrade whose connection table has another layout enters the earlier
  * build's connections again, here. Their servers count them already, as loads are
- * kept; so do their templates. What backups know of them is kept, too: a replica remains one.
+ * kept, and so do their templates; what conn_insert counts is taken back. What backups know
+ * of them is kept, too: a replica remains one.
  */
 #ifndef IMBANG_ADOPT_H
 #define IMBANG_ADOPT_H
@@ -17,15 +18,16 @@
 
 /* The new build was first with a connection of this flow: the earlier one is over. */
 static __noinline enum record_result adopt_superseded(const struct flow *flow, __u32 server,
-						      const struct control *control, __u32 inactive)
+						      const struct control *control, __u8 flags)
 {
+	entry_counted(flow, server, flags, -1);
 	if (flow->template) {
 		template_counted(server, -1);
 		return RECORD_EXISTS;
 	}
 	if (control->kind)
 		template_release(flow, control);
-	server_unbind(server, inactive);
+	server_unbind(server, flags & CONN_INACTIVE);
 	return RECORD_EXISTS;
 }
 
@@ -64,6 +66,7 @@ static __noinline enum record_result adopt_entry(const struct conn_record *r)
 	fresh.flags |= CONN_ADOPTED;
 	rc = conn_insert(&flow, &fresh, record_timeout(r), 0);
 	if (!rc) {
+		entry_counted(&flow, r->server, r->flags, -1);
 		adopt_told(&flow, r);
 		return RECORD_ENTERED;
 	}
@@ -72,7 +75,7 @@ static __noinline enum record_result adopt_entry(const struct conn_record *r)
 	/* An upgrade that was interrupted came so far. */
 	if (conn_look(&flow, &fresh) && fresh.flags & CONN_ADOPTED)
 		return RECORD_ENTERED;
-	return adopt_superseded(&flow, control.server, &control, r->flags & CONN_INACTIVE);
+	return adopt_superseded(&flow, control.server, &control, r->flags);
 }
 
 static long adopt_one(__u32 i, void *unused)

@@ -5,11 +5,18 @@
  * to have expired since, and judged at each tick of the wheel: an error of
  * the count does not last. While clients are challenged, SYNs that get
  * no answer count for the connections that they would have opened.
+ *
+ * A handshake goes on when the server has spoken and the client has acknowledged that. The
+ * acknowledgement may be made up, and where replies do not return to the director there is
+ * nothing else; so a flood also shows by the number of unproven connections (proof.h), which
+ * may be half of the room.
  */
 #ifndef IMBANG_ATTACK_H
 #define IMBANG_ATTACK_H
 
 #include "clock.h"
+#include "crowd.h"
+#include "forward/method.h"
 #include "packet.h"
 #include "settings.h"
 
@@ -48,18 +55,26 @@ static __always_inline int tcp_half_open(__u8 state)
 	return state == TCP_SYN_RECV || state == TCP_SYNACK;
 }
 
-/* A packet has changed its connection's state. Not inline: callers have no room left on
- * their stack. */
-static __noinline void handshake_follow(__u8 was, __u8 state)
+/* Whether a connection is of TCP and its handshake may be a made up client's. */
+static __always_inline int handshake_open(__u8 state, __u8 flags, __u8 forward)
+{
+	if (state >= TCP_STATES || state == TCP_CLOSE || !(flags & CONN_UNPROVEN))
+		return 0;
+	return tcp_half_open(state) || (replies_return(forward) && !(flags & CONN_ASSURED));
+}
+
+/* A packet has changed whether its connection's handshake is open. Not inline: callers have
+ * no room left on their stack. */
+static __noinline void handshake_follow(int was, int now)
 {
 	struct handshake_counts *h;
 
-	if (tcp_half_open(was) == tcp_half_open(state))
+	if (was == now)
 		return;
 	h = get_handshakes();
 	if (!h)
 		return;
-	if (tcp_half_open(state))
+	if (now)
 		h->opened++;
 	else
 		h->answered++;
@@ -115,6 +130,24 @@ static __always_inline int attack_suspect(const struct attack *a, __u32 limit)
 	return half_open > limit || lacking > limit;
 }
 
+/* Likewise, of a family's unproven connections, if there is room for so many. */
+static __always_inline int attack_crowded(const struct attack *a, const struct crowding *crowds,
+					  __u32 room)
+{
+	return room && crowds->tcp > (a->since ? room / 4 : room / 2);
+}
+
+/* Whether clients are challenged. */
+static __always_inline int challenging(const struct settings *set)
+{
+	struct attack *a;
+
+	if (set->syn_defence != DEFENCE_AUTOMATIC)
+		return set->syn_defence == DEFENCE_ALWAYS;
+	a = get_attack();
+	return a && a->since;
+}
+
 /* At each tick. */
 __noinline int attack_judge(__u64 now)
 {
@@ -126,7 +159,10 @@ __noinline int attack_judge(__u64 now)
 		return 0;
 	bpf_loop(HANDSHAKE_CPUS, handshakes_add, &sum, 0);
 	attack_follow(a, &sum);
-	if (attack_suspect(a, set->half_open_limit)) {
+	crowds_count(a, set);
+	if (attack_suspect(a, set->half_open_limit) ||
+	    (set->half_open_limit && (attack_crowded(a, &a->crowds[0], set->room[0]) ||
+				      attack_crowded(a, &a->crowds[1], set->room[1])))) {
 		a->suspected = now;
 		if (!a->since) {
 			a->since = a->began = now;

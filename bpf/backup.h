@@ -76,6 +76,7 @@ static __always_inline int backup_change_in(const struct flow *flow, union conn_
 					    __s32 *active, __u8 family)
 {
 	struct conn *c = conn_find_in(flow, key, family);
+	__u8 shown = record_unproven(r) ? 0 : CONN_UNPROVEN;
 	__s32 moved = 0;
 	int done = 0;
 
@@ -93,10 +94,14 @@ static __always_inline int backup_change_in(const struct flow *flow, union conn_
 			moved = conn_become(c, r->state);
 			c->flags |= r->flags & CONN_REPLIED;
 		}
+		shown &= c->flags;
+		c->flags &= ~shown;
 		backup_note(c, flow, r);
 		done = 1;
 	}
 	bpf_spin_unlock(&c->lock);
+	if (done && shown)
+		unproven_counted(seen->server, -1);
 	*active = moved;
 	return done;
 }
@@ -184,7 +189,9 @@ static __always_inline void backup_update(const struct flow *flow, const struct 
 	conn_end_at(flow, seen, now_coarse_ns() + record_timeout(r), r->state);
 	if (flow->template || seen->state == r->state)
 		return;
-	handshake_follow(seen->state, r->state);
+	handshake_follow(handshake_open(seen->state, seen->flags, seen->forward),
+			 record_unproven(r) &&
+				 handshake_open(r->state, seen->flags, seen->forward));
 	follow_tell(flow, 0, FOLLOW_STATE, seen->state);
 }
 

@@ -17,6 +17,7 @@
 
 #include "answer.h"
 #include "attack.h"
+#include "client.h"
 #include "clock.h"
 #include "conn.h"
 #include "counters.h"
@@ -29,58 +30,10 @@
 /* A cookie is good until the end of the slot after its own [2^32 ns: 4.3 s]. */
 #define COOKIE_SLOT_SHIFT 32
 
-/* A proof is good for so long, and for so many connections. */
+/* A proof is good for so long, and for so many connections: of all addresses of its IPv6 /64,
+ * which then prove themselves again, as a client does that has used it up. */
 #define PROOF_LIFE (600 * NSEC_PER_SEC)
 #define PROOF_CREDIT 256
-
-static __always_inline int challenging(const struct settings *set)
-{
-	struct attack *a;
-
-	if (set->syn_defence != DEFENCE_AUTOMATIC)
-		return set->syn_defence == DEFENCE_ALWAYS;
-	a = get_attack();
-	return a && a->since;
-}
-
-static __always_inline __u64 cookie_word(const union address *a, __u32 i)
-{
-	return (__u64)a->word[i] << 32 | a->word[i + 1];
-}
-
-/* What a client is to answer in a slot of time. */
-static __noinline __u32 cookie_of(const struct flow *flow, __u32 slot)
-{
-	__u32 zero = 0;
-	struct secret *key = bpf_map_lookup_elem(&secrets, &zero);
-	__u64 v0, v1, v2, v3, last;
-
-	if (!key)
-		return 0;
-	v0 = SIPHASH_0 ^ key->word[0];
-	v1 = SIPHASH_1 ^ key->word[1];
-	v2 = SIPHASH_2 ^ key->word[0];
-	v3 = SIPHASH_3 ^ key->word[1];
-	last = (__u64)flow->sport << 48 | (__u64)flow->dport << 32 | slot;
-	if (flow->family == AF_INET) {
-		SIPHASH_WORD((__u64)address_to4(&flow->src) << 32 | address_to4(&flow->dst));
-	} else {
-		SIPHASH_WORD(cookie_word(&flow->src, 0));
-		SIPHASH_WORD(cookie_word(&flow->src, 2));
-		SIPHASH_WORD(cookie_word(&flow->dst, 0));
-		SIPHASH_WORD(cookie_word(&flow->dst, 2));
-	}
-	SIPHASH_WORD(last);
-	/* In place of the length: two families, two lengths. */
-	last = (__u64)flow->family << 56;
-	SIPHASH_WORD(last);
-	v2 ^= 0xff;
-	SIPHASH_ROUND;
-	SIPHASH_ROUND;
-	SIPHASH_ROUND;
-	SIPHASH_ROUND;
-	return v0 ^ v1 ^ v2 ^ v3;
-}
 
 static __always_inline __u32 cookie_slot(void)
 {
@@ -92,16 +45,18 @@ static __always_inline int cookie_right(const struct flow *flow, __u32 cookie)
 {
 	__u32 slot = cookie_slot();
 
-	return cookie == cookie_of(flow, slot) || cookie == cookie_of(flow, slot - 1);
+	return cookie == siphash_flow(flow, slot) || cookie == siphash_flow(flow, slot - 1);
 }
 
 /* Whether a client has proven itself; `spend` is the connection that it is to
  * open now. */
 static __noinline int proven(const union address *client, __u32 spend)
 {
-	union address key = *client;
-	struct proof *proof = bpf_map_lookup_elem(&proofs, &key);
+	union address key;
+	struct proof *proof;
 
+	client_network(client, &key);
+	proof = bpf_map_lookup_elem(&proofs, &key);
 	if (!proof || proof->expires < now_coarse_ns())
 		return 0;
 	if (spend)
@@ -115,9 +70,10 @@ static __always_inline void prove(const union address *client)
 		.expires = now_coarse_ns() + PROOF_LIFE,
 		.credit = PROOF_CREDIT,
 	};
-	union address key = *client;
 	struct handshake_counts *h = get_handshakes();
+	union address key;
 
+	client_network(client, &key);
 	if (!map_update(proofs, &key, &proof, BPF_ANY) && h)
 		h->proofs++;
 }
@@ -125,7 +81,7 @@ static __always_inline void prove(const union address *client)
 /* Makes a challenge of a SYN; a verdict. */
 static __always_inline int challenge_send(struct __sk_buff *skb, struct packet *p)
 {
-	struct tcp_answer a = { .ack_seq = bpf_htonl(cookie_of(&p->flow, cookie_slot())),
+	struct tcp_answer a = { .ack_seq = bpf_htonl(siphash_flow(&p->flow, cookie_slot())),
 				.bits = TCP_BIT_ACK };
 	struct tcphdr *tcp = plain_tcp(skb, p);
 	struct handshake_counts *h = get_handshakes();

@@ -136,7 +136,7 @@ static __always_inline int timer_entry_serves(const struct conn *fresh, __u64 no
 
 /*
  * Puts an entry into the table and makes a timer entry for it: 0, or not when
- * there is no room, or when another CPU was first (-EEXIST). The timer entry enters its
+ * there is no room (-E2BIG), or when another CPU was first (-EEXIST). The timer entry enters its
  * list last: a full table must not leave any behind that crowd out others'. `inherits`:
  * its flow's earlier connection may have left it one. Only then it may be in the table
  * without a timer entry, as none is free (-ENOENT): the caller removes it.
@@ -146,6 +146,7 @@ static __always_inline int conn_insert(const struct flow *flow, struct conn *fre
 {
 	__u64 now = now_coarse_ns();
 	__u32 booked = 0;
+	int rc = -E2BIG;
 
 	fresh->expires = now + timeout;
 	if (!inherits || !timer_entry_serves(fresh, now)) {
@@ -156,7 +157,10 @@ static __always_inline int conn_insert(const struct flow *flow, struct conn *fre
 		fresh->due = wheel_tick_for(fresh->expires, now);
 	}
 	HOOK(CONN_INSERT);
-	if (conn_put(flow, fresh)) {
+	entry_counted(flow, fresh->server, fresh->flags, 1);
+	rc = conn_put(flow, fresh);
+	if (rc) {
+		entry_counted(flow, fresh->server, fresh->flags, -1);
 		if (booked)
 			timer_entry_give(booked, flow->family);
 		if (conn_exists(flow))
@@ -173,7 +177,7 @@ static __always_inline int conn_insert(const struct flow *flow, struct conn *fre
 	return conn_disinherit(flow, fresh->expires, fresh->number) ? -ENOENT : 0;
 full:
 	defence_alarm();
-	return -ENOMEM;
+	return rc;
 }
 
 #endif

@@ -44,6 +44,7 @@
 #include "hook.h"
 #include "maps.h"
 #include "packet.h"
+#include "proof.h"
 #include "settings.h"
 #include "told.h"
 #include "wheel.h"
@@ -188,6 +189,7 @@ enum kill_condition {
 	KILL_SAME_STATE = 0x1,
 	KILL_UNHELD = 0x2, /* a template that controls no connection */
 	KILL_UNREAL = 0x4, /* nor ever controlled one that was established */
+	KILL_UNPROVEN = 0x8,
 };
 
 static __always_inline int conn_kill_in(const struct flow *flow, union conn_key *key,
@@ -203,9 +205,10 @@ static __always_inline int conn_kill_in(const struct flow *flow, union conn_key 
 	if (conn_lives(c, key, family) && c->server == seen->server &&
 	    !(conditions & KILL_SAME_STATE && c->state != seen->state) &&
 	    !(conditions & KILL_UNHELD && c->controlled) &&
-	    !(conditions & KILL_UNREAL && c->flags & CONN_ASSURED)) {
+	    !(conditions & KILL_UNREAL && c->flags & CONN_ASSURED) &&
+	    !(conditions & KILL_UNPROVEN && !(c->flags & CONN_UNPROVEN))) {
 		conn_copy(c, seen);
-		c->flags |= CONN_DEAD;
+		c->flags = (c->flags & ~CONN_ADOPTED) | CONN_DEAD;
 		killed = 1;
 	}
 	bpf_spin_unlock(&c->lock);
@@ -284,24 +287,28 @@ static __always_inline int conn_mark_in(const struct flow *flow, union conn_key 
 					__u8 flag, __u8 family)
 {
 	struct conn *c = conn_find_in(flow, key, family);
-	int marked = 0;
+	int marked = 0, proven = 0;
 
 	if (!c)
 		return 0;
 	/* If it is a stranger's by now, there is no entry of the flow to be marked. */
-	if (c->flags & flag && c->server == server)
+	if (c->flags == flags_marked(c->flags, flag) && c->server == server)
 		return 1;
 	HOOK(CONN_MARK);
 	bpf_spin_lock(&c->lock);
 	if (conn_lives(c, key, family) && c->server == server) {
-		c->flags |= flag;
+		proven = c->flags & flag & CONN_UNPROVEN;
+		c->flags = flags_marked(c->flags, flag);
 		marked = 1;
 	}
 	bpf_spin_unlock(&c->lock);
+	if (proven)
+		unproven_counted(server, -1);
 	return marked;
 }
 
-/* Sets a flag of the entry that a flow has with this server; 0 if it has none. */
+/* Sets a flag of the entry that a flow has with this server, or clears CONN_UNPROVEN; 0 if it
+ * has none. */
 static __noinline int conn_mark(const struct flow *flow, __u32 server, __u8 flag)
 {
 	union conn_key key;
@@ -385,6 +392,12 @@ static __noinline int conn_delay(const struct flow *flow, __u64 expires, __u32 s
 /* What tells living entries, dead ones, and those of the wheel. */
 #define CONN_OWNED (CONN_DEAD | CONN_LEFT)
 
+/* What an entry has of it. The bit of CONN_LEFT is CONN_ADOPTED while the entry lives. */
+static __always_inline __u32 conn_owned(const struct conn *c)
+{
+	return c->flags & CONN_DEAD ? c->flags & CONN_OWNED : 0;
+}
+
 /* A timer entry for a connection. */
 struct timer_change {
 	__u64 expires; /* when the connection ends; 0: as before [ns] */
@@ -406,7 +419,7 @@ static __always_inline int conn_name_in(const struct flow *flow, union conn_key 
 		return 0;
 	HOOK(CONN_TICK);
 	bpf_spin_lock(&c->lock);
-	if (conn_is_of(c, key, family) && (c->flags & CONN_OWNED) == to->owned &&
+	if (conn_is_of(c, key, family) && conn_owned(c) == to->owned &&
 	    (!to->instead || conn_number(c) == to->instead) &&
 	    (!to->expires || c->state == to->state)) {
 		if (to->number) {

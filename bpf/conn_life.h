@@ -75,7 +75,9 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 			p->news |= NEWS_STATE;
 			p->was = change.was;
 			p->state = change.state;
-			handshake_follow(change.was, change.state);
+			handshake_follow(
+				handshake_open(change.was, seen->flags, seen->forward),
+				handshake_open(change.state, seen->flags, seen->forward));
 		}
 		if (is_established(change.state) && !is_established(change.was))
 			conn_assure(flow, seen);
@@ -96,6 +98,17 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 	}
 }
 
+/* Notes what a reply says of a connection (reply_marks). */
+static __noinline void conn_answered(const struct flow *flow, struct conn *seen, __u8 marks)
+{
+	int open = handshake_open(seen->state, seen->flags, seen->forward);
+
+	if (!marks || !conn_mark(flow, seen->server, marks))
+		return;
+	seen->flags = flags_marked(seen->flags, marks);
+	handshake_follow(open, handshake_open(seen->state, seen->flags, seen->forward));
+}
+
 /* What the first packet makes of a connection that is not there yet: as
  * conn_follow would. */
 static __always_inline void conn_begin(const struct packet *p, struct conn *fresh,
@@ -110,6 +123,9 @@ static __always_inline void conn_begin(const struct packet *p, struct conn *fres
 					 set));
 	fresh->state = state;
 	fresh->in_packets = 1;
+	/* While clients are challenged, only those that were proven come here. */
+	if (state >= TCP_STATES || replies_return(fresh->forward) || !challenging(set))
+		fresh->flags |= CONN_UNPROVEN;
 	if (!counts_active(state))
 		fresh->flags |= CONN_INACTIVE;
 }
@@ -200,7 +216,7 @@ static __always_inline int conn_create(struct packet *p, struct conn *fresh, con
 		p->news |= NEWS_STATE;
 		p->was = before;
 		p->state = fresh->state;
-		handshake_follow(before, fresh->state);
+		handshake_follow(0, handshake_open(fresh->state, fresh->flags, fresh->forward));
 	}
 	if (is_established(fresh->state))
 		conn_assure(&p->flow, fresh);

@@ -35,14 +35,16 @@ static __always_inline int conn_in(struct packet *p, const struct flow *flow, st
 }
 
 /* A packet of a connection from its server. */
-static __always_inline int conn_out(struct packet *p, const struct flow *client,
-				    const struct conn *seen, const struct settings *set)
+static __always_inline int conn_out(struct packet *p, const struct flow *client, struct conn *seen,
+				    const struct settings *set)
 {
 	count_out(p, seen->server);
 	p->from_server = 1;
 	p->hairpin = seen->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
 	if (!replies_seen(seen))
 		conn_mark(client, seen->server, CONN_REPLIED);
+	if (p->part != LATER_PART)
+		conn_answered(client, seen, reply_marks(seen, p->tcp_bits, p->chunk));
 	conn_follow(p, client, seen, FROM_SERVER, set);
 	if (p->part == FIRST_PART)
 		fragment_note(p, client, FROM_SERVER, NO_SERVER);

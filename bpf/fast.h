@@ -161,12 +161,17 @@ static __always_inline int fast_find(void *ctx, enum hook hook, struct packet *p
 	return found;
 }
 
-/* Whether such packets may go by the fast path. */
-static __always_inline int fast_takes(const struct settled *s)
+/* Whether such packets may go by the fast path. A reply that counts for its connection changes
+ * that (fast_move), as a new state does. */
+static __always_inline int fast_takes(struct packet *p, const struct settled *s)
 {
-	return !(s->seen.flags & CONN_HAIRPIN) &&
-	       (s->side == NAT_SOURCE ? replies_return(s->seen.forward)
-				      : fast_capable(s->seen.forward));
+	if (s->seen.flags & CONN_HAIRPIN)
+		return 0;
+	if (s->side == NAT_DESTINATION)
+		return fast_capable(s->seen.forward);
+	if (reply_marks(&s->seen, p->tcp_bits, 0))
+		p->news |= NEWS_STATE;
+	return replies_return(s->seen.forward);
 }
 
 /* Notes by which rules the packet changes its connection's state, and how it is forwarded. In
@@ -220,6 +225,7 @@ static __always_inline int fast_tells(const struct packet *p, struct settled *s,
 #define FAST_MOVED 0x100
 #define FAST_ACTIVE 0x200
 #define FAST_INACTIVE 0x400
+#define FAST_PROVEN 0x800
 #define FAST_WAS 0xff
 
 /* What a packet does to a connection, as one argument. */
@@ -229,13 +235,14 @@ union fast_change {
 		__u8 bits;      /* of the packet, TCP_BIT_ */
 		__u8 direction; /* FROM_ */
 		__u8 expected;  /* state after */
-		__u8 pad;
+		__u8 marks;     /* reply_marks */
 	};
 	__u64 word;
 };
 
-/* Changes the state of a TCP connection to what it is expected to be, and when it ends
- * (`expires` [ns]; 0: as before), if no tracer is to be told; FAST_MOVED and more if so. */
+/* Changes the state of a connection to what it is expected to be, and when it ends
+ * (`expires` [ns]; 0: as before), if no tracer is to be told; FAST_MOVED and more if so. A reply
+ * also counts for it. */
 static __always_inline int fast_move(struct conn *c, const union conn_key *key, __u64 word,
 				     __u64 expires, __u8 family)
 {
@@ -249,14 +256,19 @@ static __always_inline int fast_move(struct conn *c, const union conn_key *key, 
 	by = rules(TCP_NONE, change.direction, set);
 	HOOK(CONN_FAST);
 	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && !c->template && c->server == change.server &&
-	    tcp_next_state(c->state, change.bits, by) == change.expected) {
+	if (conn_lives(c, key, family) && c->server == change.server &&
+	    (!c->template || c->state == change.expected) &&
+	    (has_states(c->state) ? tcp_next_state(c->state, change.bits, by) : c->state) ==
+		    change.expected) {
 		moved = FAST_MOVED | c->state;
 		active = conn_become(c, change.expected);
 		if (expires)
 			c->expires = expires;
 		if (active)
 			moved |= active > 0 ? FAST_ACTIVE : FAST_INACTIVE;
+		if (c->flags & change.marks & CONN_UNPROVEN)
+			moved |= FAST_PROVEN;
+		c->flags = flags_marked(c->flags, change.marks);
 	}
 	bpf_spin_unlock(&c->lock);
 	return moved;
@@ -284,6 +296,8 @@ static __always_inline int fast_follow(const struct packet *p, struct settled *s
 	change.bits = p->tcp_bits;
 	change.direction = p->direction;
 	change.expected = p->state;
+	if (s->side == NAT_SOURCE)
+		change.marks = reply_marks(&s->seen, p->tcp_bits, 0);
 	moved = family == AF_INET ? fast_move4(s->conn, key, change.word, s->expires)
 				  : fast_move6(s->conn, key, change.word, s->expires);
 	if (!moved)
@@ -291,7 +305,11 @@ static __always_inline int fast_follow(const struct packet *p, struct settled *s
 	s->expires = 0;
 	if (moved & (FAST_ACTIVE | FAST_INACTIVE))
 		conn_counted(server, moved & FAST_ACTIVE ? 1 : -1);
-	handshake_follow(moved & FAST_WAS, p->state);
+	if (moved & FAST_PROVEN)
+		unproven_counted(server, -1);
+	handshake_follow(handshake_open(moved & FAST_WAS, s->seen.flags, s->seen.forward),
+			 handshake_open(p->state, flags_marked(s->seen.flags, change.marks),
+					s->seen.forward));
 	if ((moved & FAST_WAS) != p->state) {
 		HOOK(CONN_MOVED);
 		if (family == AF_INET)
@@ -416,7 +434,7 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies
 	/* A client may begin anew. */
 	if (s.side == NAT_DESTINATION && p.tcp_bits & TCP_BIT_SYN)
 		return UNDECIDED;
-	if (!fast_takes(&s) || !fast_steady(&p, &s, set) || fast_tells(&p, &s, set))
+	if (!fast_takes(&p, &s) || !fast_steady(&p, &s, set) || fast_tells(&p, &s, set))
 		return UNDECIDED;
 	return s.side == NAT_SOURCE ? fast_send(skb, &p, &s, key, NAT_SOURCE, family)
 				    : fast_send(skb, &p, &s, key, NAT_DESTINATION, family);

@@ -20,7 +20,7 @@ static __always_inline int conn_orphaned(struct packet *p, const struct conn *c)
 
 /* A reply of a connection: a decision. */
 static __always_inline int reply_found(struct packet *p, const struct flow *client,
-				       const struct conn *seen, const struct settings *set)
+				       struct conn *seen, const struct settings *set)
 {
 	__u32 id = seen->server;
 	struct server *s = set->draining ? bpf_map_lookup_elem(&servers, &id) : 0;

@@ -49,7 +49,7 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 		return RECORD_EXISTS;
 	if (control.kind && !import_hold(&flow, &control))
 		return RECORD_NO_TEMPLATE;
-	record_conn(r, &fresh);
+	record_fresh(r, &fresh);
 	if (!counts_active(fresh.state))
 		fresh.flags |= CONN_INACTIVE;
 	server_bind(s, l, fresh.flags & CONN_INACTIVE);
@@ -62,7 +62,7 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 	if (!rc) {
 		if (r->kind == RECORD_NEW)
 			count_conn(s->service, id);
-		handshake_follow(state_before(flow.protocol), fresh.state);
+		handshake_follow(0, handshake_open(fresh.state, fresh.flags, fresh.forward));
 		return RECORD_ENTERED;
 	}
 	if (conn_withdrawn(rc))
@@ -88,7 +88,7 @@ static __noinline enum record_result import_template(const struct conn_record *r
 		return RECORD_EXISTS;
 	if (of_call)
 		call_flow(call_name(), r->flow.family, &key);
-	record_conn(r, &fresh);
+	record_fresh(r, &fresh);
 	fresh.template = TEMPLATE_NONE;
 	rc = conn_insert(&key, &fresh, record_timeout(r), 0);
 	if (rc)

@@ -9,6 +9,15 @@
 #include "maps.h"
 #include "sched.h"
 
+/* Notes whether a server has reached its upper threshold. */
+static __always_inline void load_overloaded(struct load *l, int now)
+{
+	if (now && !overloaded(l))
+		__sync_fetch_and_or(&l->overloaded, LOAD_OVERLOADED);
+	if (!now && overloaded(l))
+		__sync_fetch_and_and(&l->overloaded, ~LOAD_OVERLOADED);
+}
+
 /* ip_vs_bind_dest: count a new connection. */
 static __always_inline void server_bind(const struct server *s, struct load *l, __u32 inactive)
 {
@@ -17,7 +26,7 @@ static __always_inline void server_bind(const struct server *s, struct load *l, 
 	__sync_fetch_and_add(inactive ? &l->inactive : &l->active, 1);
 	total = l->active + l->inactive;
 	if (s->upper && total >= s->upper)
-		l->overloaded = 1;
+		load_overloaded(l, 1);
 }
 
 /* ip_vs_unbind_dest: and take one back. */
@@ -33,9 +42,9 @@ static __always_inline void server_unbind(__u32 server, __u32 inactive)
 	total = l->active + l->inactive;
 	if (s->lower) {
 		if (total < s->lower)
-			l->overloaded = 0;
+			load_overloaded(l, 0);
 	} else if (!s->upper || (__u64)total * 4 < (__u64)s->upper * 3) {
-		l->overloaded = 0;
+		load_overloaded(l, 0);
 	}
 	load_changed(server);
 }
@@ -46,7 +55,7 @@ static __always_inline void server_reopen(__u32 server)
 	struct load *l = bpf_map_lookup_elem(&loads, &server);
 
 	if (l)
-		l->overloaded = 0;
+		load_overloaded(l, 0);
 }
 
 /* Its server's counts follow. */

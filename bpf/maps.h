@@ -28,6 +28,7 @@
 #define ROUTE_CACHE_BITS 10
 #define ROUTE_CACHE_SIZE (1 << ROUTE_CACHE_BITS)
 #define MAX_PROOFS (1 << 16)
+#define CLIENT_SLOTS (1 << 14)
 #define MAX_CALLS (1 << 16)
 #define MAX_OUTBOUND (1 << 14)
 
@@ -442,7 +443,23 @@ struct {
 	__type(value, struct attack);
 } attacks SEC(".maps");
 
-/* kernel: clients that have answered a challenge. */
+/* kernel: unproven entries, by service id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SERVICES);
+	__type(key, __u32);
+	__type(value, struct crowd);
+} crowds SEC(".maps");
+
+/* kernel: connections of clients, by a hash of their network (client.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, CLIENT_SLOTS);
+	__type(key, __u32);
+	__type(value, __s32);
+} client_counts SEC(".maps");
+
+/* kernel: clients' networks that have answered a challenge. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_PROOFS);

@@ -63,6 +63,13 @@ enum hairpin {
 	HAIRPIN,
 };
 
+/* Of what a packet that would open a connection found none left. */
+enum full {
+	FULL_NONE,
+	FULL_TABLE, /* entries of the connection table, or timer entries */
+	FULL_CALLS, /* numbers of calls */
+};
+
 /*
  * A packet and what is decided about it. It goes beside its skb through the
  * data plane, not with it, so that functions which the verifier checks by
@@ -94,6 +101,7 @@ struct packet {
 		/* before the decision: what its flow's outdated connection leaves */
 		struct {
 			__u16 due;
+			__u8 full; /* enum full: what there was no room in */
 			__u32 number;
 			/* And the number of the call whose template the new one holds;
 			 * 0: none. */

@@ -120,6 +120,7 @@ static __always_inline void template_fill(struct conn *fresh, const struct servi
 	/* A template for every port leads to every port. */
 	fresh->port = svc->template == TEMPLATE_PORT ? s->port : 0;
 	fresh->state = CONN_TEMPLATE;
+	fresh->flags = CONN_UNPROVEN;
 	/* Editing the service changes only later templates. */
 	fresh->timeout = svc->timeout;
 	fresh->controlled = 1;
@@ -129,6 +130,7 @@ struct template_opening {
 	struct flow key;
 	struct conn fresh;
 	__u32 server; /* of the template that is held; NO_SERVER: none is */
+	int full;
 };
 
 /* 1 if a template is held, or cannot be. */
@@ -144,6 +146,7 @@ static long template_try_open(__u32 i, struct template_opening *o)
 		o->server = fresh.server;
 		return 1;
 	}
+	o->full = rc == -E2BIG;
 	if (rc != -EEXIST)
 		return 1;
 	HOOK(TEMPLATE_OPEN);
@@ -156,7 +159,7 @@ static long template_try_open(__u32 i, struct template_opening *o)
 /* Makes a template for the server that was scheduled, held by the new
  * connection. Returns the server, which is another one if another CPU was
  * first; NO_SERVER if there is no room. */
-__noinline __u32 template_open(const struct packet *p, const struct service *svc, __u32 id)
+__noinline __u32 template_open(struct packet *p, const struct service *svc, __u32 id)
 {
 	struct template_opening o = { .server = NO_SERVER };
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
@@ -166,6 +169,7 @@ __noinline __u32 template_open(const struct packet *p, const struct service *svc
 	template_flow(&p->flow, svc->template, svc->netmask, svc->fwmark, &o.key);
 	template_fill(&o.fresh, svc, id, s);
 	bpf_loop(TRIES(TEMPLATE_TRIES), template_try_open, &o, 0);
+	p->inherited.full = o.full ? FULL_TABLE : FULL_NONE;
 	return o.server;
 }
 

@@ -108,18 +108,22 @@ __noinline __u32 call_open(struct packet *p, const struct service *svc, __u32 id
 	struct sip_reader *r = get_sip_reader();
 	struct conn fresh = {};
 	struct flow key;
+	long rc;
 
 	if (!p || !svc || !s || !r)
 		return NO_SERVER;
 	call_flow(call_name(), p->flow.family, &key);
 	template_fill(&fresh, svc, id, s);
-	if (conn_insert(&key, &fresh, fresh.timeout * NSEC_PER_SEC, 0))
+	rc = conn_insert(&key, &fresh, fresh.timeout * NSEC_PER_SEC, 0);
+	if (rc) {
+		p->inherited.full = rc == -E2BIG ? FULL_TABLE : FULL_NONE;
 		return NO_SERVER;
+	}
 	template_counted(id, 1);
-	if (call_link(&key, &r->call, &fresh, 1))
-		return NO_SERVER;
+	rc = call_link(&key, &r->call, &fresh, 1);
+	p->inherited.full = rc == -E2BIG ? FULL_CALLS : FULL_NONE;
 	p->inherited.call = call_number(&key);
-	return id;
+	return rc ? NO_SERVER : id;
 }
 
 #endif

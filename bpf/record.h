@@ -6,6 +6,7 @@
 #ifndef IMBANG_RECORD_H
 #define IMBANG_RECORD_H
 
+#include "attack.h"
 #include "clock.h"
 #include "template.h"
 
@@ -21,6 +22,24 @@ static __always_inline void record_conn(const struct conn_record *r, struct conn
 	fresh->in_packets = r->in_packets;
 	fresh->fwmark = r->fwmark;
 	fresh->netmask = r->netmask;
+}
+
+/* Whether what a record says shows as little of the client as its first packet did. */
+static __always_inline int record_unproven(const struct conn_record *r)
+{
+	if (r->flow.template)
+		return !(r->flags & CONN_ASSURED);
+	if (r->state < TCP_STATES)
+		return tcp_half_open(r->state);
+	return r->in_packets < 2 && !is_established(r->state);
+}
+
+/* Likewise, of one that is not of an upgrade: it does not say what is shown. */
+static __always_inline void record_fresh(const struct conn_record *r, struct conn *fresh)
+{
+	record_conn(r, fresh);
+	if (record_unproven(r))
+		fresh->flags |= CONN_UNPROVEN;
 }
 
 /* Whether a record may have this server: what a master told waits for a server that is not

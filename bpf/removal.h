@@ -51,6 +51,7 @@ static __always_inline long conn_clear(const struct flow *flow, const struct con
 		rc = conn_forget(flow);
 	if (rc)
 		return rc;
+	entry_counted(flow, server, c->flags, -1);
 	/* Last: then the server's id may be given to another. */
 	if (flow->template)
 		template_counted(server, -1);
@@ -60,25 +61,28 @@ static __always_inline long conn_clear(const struct flow *flow, const struct con
 }
 
 /* Removes a template that this CPU has killed, or a connection that has let its template
- * go, without a report. */
-static __always_inline void entry_drop(const struct flow *flow, const struct conn *c)
+ * go, without a report: 0, or an error, and it is left to the wheel. */
+static __always_inline long entry_drop(const struct flow *flow, const struct conn *c)
 {
-	if (conn_clear(flow, c))
+	long rc = conn_clear(flow, c);
+
+	if (rc)
 		conn_leave(flow);
+	return rc;
 }
 
 /* Likewise, and reports its end. */
-static __always_inline void entry_remove(const struct flow *flow, const struct conn *c)
+static __always_inline long entry_remove(const struct flow *flow, const struct conn *c)
 {
 	follow_tell(flow, c, FOLLOW_CLOSE, 0);
-	entry_drop(flow, c);
+	return entry_drop(flow, c);
 }
 
-/* Removes an entry that this CPU has killed. */
-static __noinline void conn_remove(const struct flow *flow, const struct conn *c)
+/* Removes an entry that this CPU has killed: 0, or an error. */
+static __noinline long conn_remove(const struct flow *flow, const struct conn *c)
 {
 	conn_release(flow, c);
-	entry_remove(flow, c);
+	return entry_remove(flow, c);
 }
 
 #endif

@@ -26,11 +26,12 @@ static __noinline int repair_counts(const struct repair *r)
 	__sync_fetch_and_add(&l->active, r->active);
 	__sync_fetch_and_add(&l->inactive, r->inactive);
 	__sync_fetch_and_add(&l->persistent, r->persistent);
+	unproven_counted(id, r->unproven);
 	total = l->active + l->inactive;
 	if (s->upper && total >= s->upper)
-		l->overloaded = 1;
+		load_overloaded(l, 1);
 	else if (s->lower ? total < s->lower : !s->upper || (__u64)total * 4 < (__u64)s->upper * 3)
-		l->overloaded = 0;
+		load_overloaded(l, 0);
 	load_changed(id);
 	return REPAIR_DONE;
 }

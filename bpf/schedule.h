@@ -8,6 +8,7 @@
 #define IMBANG_SCHEDULE_H
 
 #include "challenge.h"
+#include "client.h"
 #include "conn_packet.h"
 #include "failover.h"
 #include "forward/hairpin.h"
@@ -132,6 +133,10 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 		verdict = decide_server(p, id, s, fresh.forward, fresh.port);
 		goto none;
 	}
+	if (client_full(p, set)) {
+		verdict = drop(p, REASON_DROP_CLIENT_SHARE);
+		goto none;
+	}
 	conn_begin(p, &fresh, set);
 	server_bind(s, l, fresh.flags & CONN_INACTIVE);
 	load_changed(id);
@@ -145,6 +150,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	if (conn_withdrawn(rc))
 		return drop(p, p->hairpin ? REASON_DROP_NO_HAIRPIN : REASON_DROP_TABLE_FULL);
 	server_unbind(id, fresh.flags & CONN_INACTIVE);
+	p->inherited.full = rc == -E2BIG ? FULL_TABLE : FULL_NONE;
 	/* Another CPU may have been first with the same packet. */
 	verdict = rc == -EEXIST ? UNDECIDED : drop(p, REASON_DROP_TABLE_FULL);
 none: /* no connection came of it: the template is held for none */
@@ -263,6 +269,8 @@ static __always_inline int would_open(struct packet *p, const struct service *sv
 	p->server = id;
 	if (!s || !(s->flags & SERVER_AVAILABLE))
 		return drop(p, REASON_DROP_SERVER_DELETED);
+	if (!one_packet(p, svc) && client_full(p, get_settings()))
+		return drop(p, REASON_DROP_CLIENT_SHARE);
 	return decide_server(p, id, s, s->forward, server_port(p, svc, s));
 }
 
@@ -277,16 +285,23 @@ static __always_inline int none_new(struct packet *p, __u32 reason)
 /*
  * A packet of no known connection: perhaps the first of a new one. One that
  * is outdated may be there; it counts until its successor's server is chosen,
- * as in Linux. Returns a verdict or a decision. Without an skb it is ahead.
+ * as in Linux. Returns a verdict or a decision. Without an skb it is ahead. One that comes
+ * again, as there was no room (displace.h), is not asked again for what it has shown.
  */
 static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p)
 {
 	struct settings *set = get_settings();
 	struct service *svc = 0;
+	int again;
 	__u32 id;
 
 	if (!p || !set)
 		return VERDICT_DROP;
+	again = p->reason == REASON_DROP_TABLE_FULL;
+	if (again) {
+		p->news &= ~NEWS_ASIDE;
+		p->reason = 0;
+	}
 	if (set->adopting && awaits_adoption(p))
 		return drop(p, REASON_DROP_UPGRADE);
 	if (failover_works()) {
@@ -313,7 +328,7 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 	 * that there may be no server for. */
 	if (!skb && (one_packet(p, svc) || by_call(svc) || defence_works(set->drop_packet)))
 		return UNDECIDED;
-	if (drop_packet(p, set)) {
+	if (!again && drop_packet(p, set)) {
 		none_new(p, REASON_DROP_DEFENCE);
 		return VERDICT_DROP;
 	}
@@ -322,7 +337,7 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 	/* Other ports of an FTP service need persistence. */
 	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
 		return none_new(p, REASON_PASS_NO_SERVICE);
-	if (!admitted(p))
+	if (!again && !admitted(p))
 		return drop(p, p->peek ? REASON_DROP_CHALLENGED : REASON_DROP_UNPROVEN);
 
 	if (p->outdated)

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "maps.h"
 #include "packet.h"
+#include "sched/contract.h"
 
 /* Whether anybody traces. */
 static __always_inline int traced(void)
@@ -42,7 +43,7 @@ static __always_inline void contender_now(struct contender *c, __u32 id)
 	c->weight = s->weight;
 	c->active = l->active;
 	c->inactive = l->inactive;
-	c->overloaded = l->overloaded;
+	c->overloaded = overloaded(l);
 }
 
 #endif

@@ -72,28 +72,34 @@ static __always_inline int sweep_ends(const struct conn *c, __u64 now)
 
 /* A template whose connection was swept away goes too, if that was its last
  * and none was real (ip_vs_conn_expire). */
-__noinline int sweep_template(const struct flow *flow, const struct control *control)
+__noinline int sweep_template(const struct flow *flow, const struct conn *c)
 {
+	struct control control;
 	struct conn seen;
 	struct flow key;
 
-	if (!flow || !control)
+	if (!flow || !c)
 		return 0;
-	if (template_of(flow, control, &key, &seen) &&
+	control = control_of(c);
+	if (template_of(flow, &control, &key, &seen) &&
 	    conn_kill(&key, &seen, KILL_UNHELD | KILL_UNREAL))
 		entry_remove(&key, &seen);
 	return 0;
 }
 
-static __always_inline void sweep_end(const struct flow *flow, struct conn *seen)
+/* Ends an entry that is as it was seen, on further conditions: 1; 0 if it is not, or was left to
+ * the wheel. */
+static __always_inline int sweep_end(const struct flow *flow, struct conn *seen, __u32 conditions)
 {
-	struct control control = control_of(seen);
+	long rc;
 
-	if (!conn_kill(flow, seen, flow->template ? KILL_UNHELD | KILL_UNREAL : KILL_SAME_STATE))
-		return;
-	conn_remove(flow, seen);
-	if (control.kind)
-		sweep_template(flow, &control);
+	conditions |= flow->template ? KILL_UNHELD | KILL_UNREAL : KILL_SAME_STATE;
+	if (!conn_kill(flow, seen, conditions))
+		return 0;
+	rc = conn_remove(flow, seen);
+	if (seen->template)
+		sweep_template(flow, seen);
+	return !rc;
 }
 
 /* One timer entry of 32. */
@@ -110,7 +116,7 @@ static long sweep_one(__u32 i, struct sweep *s)
 	if (!conn_look(&flow, &seen) || seen.number != number)
 		return 0;
 	if (sweep_ends(&seen, s->now))
-		sweep_end(&flow, &seen);
+		sweep_end(&flow, &seen, 0);
 	return 0;
 }
 

@@ -156,10 +156,10 @@ __noinline int template_assure(const struct flow *flow, const struct control *co
 	if (!flow || !control)
 		return 0;
 	control_key(flow, control, &key);
-	if (conn_mark(&key, control->server, CONN_ASSURED) || control->kind == TEMPLATE_CALL)
+	if (conn_mark(&key, control->server, MARK_REAL) || control->kind == TEMPLATE_CALL)
 		return 0;
 	template_set_aside(&key, control->server);
-	conn_mark(&key, control->server, CONN_ASSURED);
+	conn_mark(&key, control->server, MARK_REAL);
 	return 0;
 }
 

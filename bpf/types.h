@@ -264,11 +264,16 @@ struct load {
 	__u32 active;
 	__u32 inactive;
 	__u32 persistent;
-	__u32 overloaded; /* reached its upper threshold */
+	__u32 overloaded; /* LOAD_OVERLOADED, and LOAD_UNPROVEN for each unproven entry */
 	/* For the tree, made known by edits: */
 	__u32 position; /* in its service's list, in order of addition */
 	__s32 weight;
 };
+
+/* Bits of struct load.overloaded. The count has no word of its own: upgrades keep the layout,
+ * and a connection that opens writes this cache line anyway. */
+#define LOAD_OVERLOADED 1U /* reached its upper threshold */
+#define LOAD_UNPROVEN 2U   /* times the entries of the server with CONN_UNPROVEN */
 
 /* Per-CPU counters of a service or server. Bytes are IP bytes on the wire:
  * the packets of a GSO super-packet are counted one by one. */
@@ -352,14 +357,17 @@ struct flow4 {
 enum conn_flag {
 	CONN_INACTIVE = 0x1, /* counted in load.inactive */
 	CONN_DEAD = 0x2,     /* over: being removed */
-	CONN_ASSURED = 0x4,  /* a template one of whose connections was real */
-	CONN_LEFT = 0x8,     /* a dead one that is still counted: the wheel removes it */
+	/* A template one of whose connections was real; a connection that was answered. */
+	CONN_ASSURED = 0x4,
+	CONN_UNPROVEN = 0x8, /* nothing has shown yet that its client exists (proof.h) */
+	CONN_EXPIRE = 0x8,   /* its earlier name, never used: upgrades compare names */
 	CONN_HAIRPIN = 0x10, /* the server takes the director for its client */
 	/* a reply was seen, though the director need not see any (Linux: no
 	 * IP_VS_CONN_F_NOOUTPUT). */
 	CONN_REPLIED = 0x20,
 	CONN_LISTED = 0x40,  /* the reverse table has an entry of it */
 	CONN_ADOPTED = 0x80, /* an upgrade entered it */
+	CONN_LEFT = 0x80,    /* of a dead one, which is still counted: the wheel removes it */
 };
 
 /*
@@ -546,6 +554,8 @@ struct settings {
 	/* ours again */
 	__u32 syn_defence;        /* enum defence_mode */
 	__u32 half_open_limit;    /* more half-open connections are an attack; 0: none is */
+	__u32 client_share;       /* of the room, that one client may have [1/1000]; 0: all */
+	__u32 room[2];            /* for connections, of IPv4 and of IPv6 */
 	struct xdp_device xdp[2]; /* the clients' and the servers', in mode xdp */
 	__u32 one_device;         /* is both */
 	__u32 reply_filter;       /* enum reply_filter */
@@ -694,6 +704,21 @@ struct handshake_counts {
 	__u64 answered;   /* and went on */
 	__u64 challenged; /* SYNs that were answered by a question */
 	__u64 proofs;     /* right answers */
+	__u64 displaced;  /* unproven entries that ended for others, in a full table */
+};
+
+/* The unproven entries of a service, by service id (crowd.h). */
+struct crowd {
+	__u32 round; /* in which they were last counted */
+	__u32 unproven;
+};
+
+/* Likewise of a family, as of the last round and in the one that is under way. */
+struct crowding {
+	__u32 tcp;     /* of TCP, of all services */
+	__u32 service; /* id of the one that has most of other protocols */
+	__u32 most;    /* and how many; 0: there are none */
+	__u32 pad;
 };
 
 /* Whether there is a SYN flood, as judged at each tick of the wheel. */
@@ -707,13 +732,17 @@ struct attack {
 	__u64 lacking;   /* of them without an answer, likewise */
 	struct handshake_counts last;
 	__u32 number; /* of attacks so far */
+	__u32 round;  /* of counting unproven entries */
+	__u32 server; /* the id that it goes on with */
 	__u32 pad;
+	struct crowding crowds[2]; /* of the last round: IPv4, IPv6 */
+	struct crowding counting[2];
 };
 
 #define HALF_OPEN_SHIFT 10
 #define RATE_SHIFT 8
 
-/* A client that has answered a challenge. */
+/* A client's network, an IPv4 address or an IPv6 /64, that has answered a challenge. */
 struct proof {
 	__u64 expires; /* [ns] */
 	__s64 credit;  /* connections that it is good for */
@@ -826,6 +855,7 @@ struct repair {
 	__s32 inactive;
 	__s32 persistent;
 	__s32 controlled;
+	__s32 unproven;
 };
 
 /* Why a packet was not simply forwarded. Names are read from BTF: the word
@@ -878,6 +908,7 @@ enum reason {
 	REASON_DROP_ANSWER_LIMIT,
 	REASON_PASS_IP_OPTIONS,
 	REASON_DROP_REVERSE_PATH,
+	REASON_DROP_CLIENT_SHARE,
 	REASON_COUNT,
 };
 

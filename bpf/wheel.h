@@ -311,6 +311,36 @@ static __always_inline void timer_entry_write(__u32 number, const struct flow *f
 	}
 }
 
+/* Gives the timer entry of a connection that has ended, and that named this tick for it, to
+ * another flow, if the list of that tick is still to be taken: 1, or 0. Nobody but the wheel
+ * uses the entry then, and reads the flow behind that list's lock. */
+__noinline int timer_entry_assume(__u32 number, const struct flow *flow, __u32 tick)
+{
+	__u32 at = (number - 1) / 2, half = (number - 1) & 1;
+	struct wheel_slot *slot = wheel_slot_of(tick);
+	const struct clock *c = wheel_clock();
+	struct timer_pair4 *four = 0;
+	struct timer_pair6 *six = 0;
+	struct flow4 flow4;
+	int passed;
+
+	if (!flow || !slot || !c)
+		return 0;
+	if (flow->family == AF_INET6)
+		six = bpf_map_lookup_elem(&timer_entries6, &at);
+	else
+		four = bpf_map_lookup_elem(&timer_entries4, &at);
+	flow_to4(flow, &flow4);
+	bpf_spin_lock(&slot->lock);
+	passed = wheel_passed(c, tick);
+	if (!passed && six)
+		six->flow[half] = *flow;
+	if (!passed && four)
+		four->flow[half] = flow4;
+	bpf_spin_unlock(&slot->lock);
+	return !passed;
+}
+
 /* Whose timer entry it is, or was; 1 if there is such. */
 static __noinline int timer_entry_flow(__u32 number, __u8 family, struct flow *flow)
 {

@@ -7,6 +7,7 @@
 #define IMBANG_WHOLE_H
 
 #include "counters.h"
+#include "displace.h"
 #include "failover.h"
 #include "find.h"
 #include "forward/cut.h"
@@ -35,7 +36,7 @@ static __always_inline __u32 found(const struct __sk_buff *skb)
 static __always_inline int decide(struct __sk_buff *skb, struct packet *p)
 {
 	struct settings *set = get_settings();
-	int decision = UNDECIDED;
+	int decision = UNDECIDED, i;
 	int parsed = parse(skb, p);
 
 	STAGE(PARSE);
@@ -60,6 +61,9 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p)
 		decision = find_reply(skb, p);
 	STAGE(FIND);
 	if (decision == UNDECIDED)
+		decision = conn_new(skb, p);
+	/* A template takes room, and then its connection. */
+	for (i = 0; i < 2 && no_room(p, decision) && displace(p); i++)
 		decision = conn_new(skb, p);
 	STAGE(OPEN);
 	if (decision == UNDECIDED)

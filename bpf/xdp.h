@@ -8,6 +8,7 @@
 #ifndef IMBANG_XDP_H
 #define IMBANG_XDP_H
 
+#include "displace.h"
 #include "fast.h"
 #include "find.h"
 #include "forward/method.h"
@@ -97,7 +98,7 @@ static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_replies,
 	STAGE(PARSE);
 	if (set->drain_timeout || p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST) ||
 	    fast_find(ctx, HOOK_XDP, &p, &s, key, expect_replies, set, family) ||
-	    !fast_takes(&s) || !fast_steady(&p, &s, set) || p.news & NEWS_STATE ||
+	    !fast_takes(&p, &s) || !fast_steady(&p, &s, set) || p.news & NEWS_STATE ||
 	    fast_tells(&p, &s, set))
 		return UNDECIDED;
 	return s.side == NAT_SOURCE ? xdp_settled(ctx, &p, &s, key, set, NAT_SOURCE, family)
@@ -192,7 +193,7 @@ static __noinline int xdp_in(struct xdp_md *ctx, struct packet *p)
 
 /* A server's, an XDP action. */
 static __always_inline int xdp_out(struct xdp_md *ctx, struct packet *p, const struct flow *client,
-				   const struct conn *seen)
+				   struct conn *seen)
 {
 	struct settings *set = get_settings();
 	struct route *route;
@@ -249,12 +250,14 @@ static __always_inline int xdp_of_a_check(const struct packet *p)
 /* A packet of no connection: an XDP action, or UNDECIDED if it opens none. */
 static __always_inline int xdp_new(struct xdp_md *ctx, struct packet *p)
 {
-	int verdict;
+	int verdict, i;
 
 	if (!xdp_opens(p) || xdp_of_a_check(p))
 		return UNDECIDED;
 	p->ahead = 1;
 	verdict = conn_new_ahead(p);
+	for (i = 0; i < 2 && no_room(p, verdict) && displace(p); i++)
+		verdict = conn_new_ahead(p);
 	STAGE(OPEN);
 	if (verdict == VERDICT_DROP) {
 		report(p);

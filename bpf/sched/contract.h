@@ -160,10 +160,15 @@ static __always_inline __s64 overhead(const struct load *l)
 	return ((__s64)l->active << 8) + l->inactive;
 }
 
+static __always_inline int overloaded(const struct load *l)
+{
+	return l->overloaded & LOAD_OVERLOADED;
+}
+
 /* Fit for a new connection: has weight and is below its upper threshold. */
 static __always_inline int usable(const struct server *s, const struct load *l)
 {
-	return s->weight > 0 && !l->overloaded;
+	return s->weight > 0 && !overloaded(l);
 }
 
 #endif

@@ -75,7 +75,7 @@ static long skip_visit(__u32 i, struct skip *at)
 
 	if (at->lost)
 		return 1;
-	if (s && l && !l->overloaded && s->weight >= at->bar) {
+	if (s && l && !overloaded(l) && s->weight >= at->bar) {
 		if (node >= at->leaves) {
 			at->id = id;
 			return 1;

@@ -64,7 +64,7 @@
 
 static __always_inline struct cost cost_by(enum scheduler rule, __s32 weight, const struct load *l)
 {
-	if (weight <= 0 || l->overloaded)
+	if (weight <= 0 || overloaded(l))
 		return too_dear();
 	switch (rule) {
 #define SCHED_CASE(NUMBER, name, number) \

@@ -40,7 +40,11 @@ type LbAttack struct {
 	Lacking   uint64
 	Last      LbHandshakeCounts
 	Number    uint32
+	Round     uint32
+	Server    uint32
 	Pad       uint32
+	Crowds    [2]LbCrowding
+	Counting  [2]LbCrowding
 }
 
 type LbBuckets struct {
@@ -168,11 +172,13 @@ const (
 	LbConnFlagCONN_INACTIVE LbConnFlag = 1
 	LbConnFlagCONN_DEAD     LbConnFlag = 2
 	LbConnFlagCONN_ASSURED  LbConnFlag = 4
-	LbConnFlagCONN_LEFT     LbConnFlag = 8
+	LbConnFlagCONN_UNPROVEN LbConnFlag = 8
+	LbConnFlagCONN_EXPIRE   LbConnFlag = 8
 	LbConnFlagCONN_HAIRPIN  LbConnFlag = 16
 	LbConnFlagCONN_REPLIED  LbConnFlag = 32
 	LbConnFlagCONN_LISTED   LbConnFlag = 64
 	LbConnFlagCONN_ADOPTED  LbConnFlag = 128
+	LbConnFlagCONN_LEFT     LbConnFlag = 128
 )
 
 type LbConnRecord struct {
@@ -252,6 +258,20 @@ type LbCounters struct {
 	InBytes    uint64
 	OutPackets uint64
 	OutBytes   uint64
+}
+
+type LbCrowd struct {
+	_        structs.HostLayout
+	Round    uint32
+	Unproven uint32
+}
+
+type LbCrowding struct {
+	_       structs.HostLayout
+	Tcp     uint32
+	Service uint32
+	Most    uint32
+	Pad     uint32
 }
 
 type LbDefence struct {
@@ -444,6 +464,7 @@ type LbHandshakeCounts struct {
 	Answered   uint64
 	Challenged uint64
 	Proofs     uint64
+	Displaced  uint64
 }
 
 type LbLinkAddress struct {
@@ -582,7 +603,8 @@ const (
 	LbReasonREASON_DROP_ANSWER_LIMIT     LbReason = 44
 	LbReasonREASON_PASS_IP_OPTIONS       LbReason = 45
 	LbReasonREASON_DROP_REVERSE_PATH     LbReason = 46
-	LbReasonREASON_COUNT                 LbReason = 47
+	LbReasonREASON_DROP_CLIENT_SHARE     LbReason = 47
+	LbReasonREASON_COUNT                 LbReason = 48
 )
 
 type LbRecordKind uint32
@@ -625,6 +647,7 @@ type LbRepair struct {
 	Inactive   int32
 	Persistent int32
 	Controlled int32
+	Unproven   int32
 }
 
 type LbRepairKind uint32
@@ -799,6 +822,8 @@ type LbSettings struct {
 	AmDroprate              uint32
 	SynDefence              uint32
 	HalfOpenLimit           uint32
+	ClientShare             uint32
+	Room                    [2]uint32
 	Xdp                     [2]LbXdpDevice
 	OneDevice               uint32
 	ReplyFilter             uint32
@@ -819,7 +844,6 @@ type LbSettings struct {
 	BackupOnly              uint32
 	Standby                 uint32
 	Replicated              uint32
-	_                       [4]byte
 	Generation              uint64
 	Successor               uint32
 	Adopting                uint32
@@ -942,11 +966,13 @@ const (
 	LbMapCallRecords      = "call_records"
 	LbMapCalls            = "calls"
 	LbMapCheckFlows       = "check_flows"
+	LbMapClientCounts     = "client_counts"
 	LbMapClocks           = "clocks"
 	LbMapConfig           = "config"
 	LbMapConnRecords      = "conn_records"
 	LbMapConns4           = "conns4"
 	LbMapConns6           = "conns6"
+	LbMapCrowds           = "crowds"
 	LbMapCuttings         = "cuttings"
 	LbMapDefences         = "defences"
 	LbMapFailoverWords    = "failover_words"
@@ -1100,11 +1126,13 @@ type LbMapSpecs struct {
 	CallRecords      *ebpf.MapSpec `ebpf:"call_records"`
 	Calls            *ebpf.MapSpec `ebpf:"calls"`
 	CheckFlows       *ebpf.MapSpec `ebpf:"check_flows"`
+	ClientCounts     *ebpf.MapSpec `ebpf:"client_counts"`
 	Clocks           *ebpf.MapSpec `ebpf:"clocks"`
 	Config           *ebpf.MapSpec `ebpf:"config"`
 	ConnRecords      *ebpf.MapSpec `ebpf:"conn_records"`
 	Conns4           *ebpf.MapSpec `ebpf:"conns4"`
 	Conns6           *ebpf.MapSpec `ebpf:"conns6"`
+	Crowds           *ebpf.MapSpec `ebpf:"crowds"`
 	Cuttings         *ebpf.MapSpec `ebpf:"cuttings"`
 	Defences         *ebpf.MapSpec `ebpf:"defences"`
 	FailoverWords    *ebpf.MapSpec `ebpf:"failover_words"`
@@ -1208,11 +1236,13 @@ type LbMaps struct {
 	CallRecords      *ebpf.Map `ebpf:"call_records"`
 	Calls            *ebpf.Map `ebpf:"calls"`
 	CheckFlows       *ebpf.Map `ebpf:"check_flows"`
+	ClientCounts     *ebpf.Map `ebpf:"client_counts"`
 	Clocks           *ebpf.Map `ebpf:"clocks"`
 	Config           *ebpf.Map `ebpf:"config"`
 	ConnRecords      *ebpf.Map `ebpf:"conn_records"`
 	Conns4           *ebpf.Map `ebpf:"conns4"`
 	Conns6           *ebpf.Map `ebpf:"conns6"`
+	Crowds           *ebpf.Map `ebpf:"crowds"`
 	Cuttings         *ebpf.Map `ebpf:"cuttings"`
 	Defences         *ebpf.Map `ebpf:"defences"`
 	FailoverWords    *ebpf.Map `ebpf:"failover_words"`
@@ -1292,11 +1322,13 @@ func (m *LbMaps) Close() error {
 		m.CallRecords,
 		m.Calls,
 		m.CheckFlows,
+		m.ClientCounts,
 		m.Clocks,
 		m.Config,
 		m.ConnRecords,
 		m.Conns4,
 		m.Conns6,
+		m.Crowds,
 		m.Cuttings,
 		m.Defences,
 		m.FailoverWords,

@@ -20,11 +20,11 @@ func newSettingsCommand() *cobra.Command {
 		Short: "Show or change settings: those of Linux's net.ipv4.vs, and imbang's own",
 		Long: `Without arguments, lists the settings. With NAME=VALUE, changes them, all or
 none. Most have the names and meanings of Linux's net.ipv4.vs.*. Linux does not
-have drain_timeout, hairpin, hash_fallback, reply_filter and syn_defence. The
-first three are 0 by default and then change nothing. syn_defence is 1 by
-default: clients are challenged during a SYN flood. reply_filter is 2 by default:
-packets with a server's address count only from the server's side. With 0 the
-director behaves as Linux does.
+have client_share, drain_timeout, hairpin, hash_fallback, reply_filter and
+syn_defence. The first four are 0 by default and then change nothing. syn_defence
+is 1 by default: clients are challenged during a SYN flood. reply_filter is 2 by
+default: packets with a server's address count only from the server's side. With
+0 the director behaves as Linux does.
 A setting applies to later packets, and lasts until the director is removed.
 
 The defence modes drop_entry, drop_packet and secure_tcp are 0 (never), 1

@@ -113,6 +113,7 @@ func printStatus(w io.Writer, st director.Status, processes []running.Role) erro
 	fmt.Fprintf(t, "room for servers\t%d\n", st.Capacity.Servers)
 	fmt.Fprintf(t, "room for connections\t%d\tof each family; there are %d\n", st.Capacity.Connections, st.Connections)
 	printFull(t, st.Full)
+	printUnproven(t, st.Unproven)
 	printAttack(t, st.Attack)
 	if st.Tracers > 0 {
 		fmt.Fprintf(t, "tracers\t%d\n", st.Tracers)
@@ -145,6 +146,17 @@ func printFull(w io.Writer, f director.Full) {
 	}
 	fmt.Fprintf(w, "table %s\t%s ago\tfrom %s to %s, %d packets dropped: save (ipvsadm -Sn), imbang detach, imbang attach --max-connections MORE, restore (ipvsadm -R)\n",
 		state, time.Since(f.Last).Round(time.Second), clock(f.Since), clock(f.Last), f.Packets)
+}
+
+// printUnproven tells of unproven entries, once some were displaced.
+func printUnproven(w io.Writer, u director.Unproven) {
+	if u.Displaced == 0 {
+		return
+	}
+	fmt.Fprintf(w, "unproven entries\t%d\t%d were displaced in a full table\n", u.Entries, u.Displaced)
+	for _, s := range u.Services {
+		fmt.Fprintf(w, "  of %s\t%d\n", s.Service, s.Entries)
+	}
 }
 
 // printAttack tells of SYN floods.

@@ -123,11 +123,11 @@ func (a *adopter) run(templates bool) error {
 func (a *adopter) add(key, value, fresh []byte, templates bool) error {
 	a.convert.Convert(fresh, value)
 	c, err := a.decode(fresh)
-	if err != nil || (c.Flow.Template != 0) != templates || c.Flags&(connDead|connLeft) == connDead {
+	if err != nil || (c.Flow.Template != 0) != templates || c.Flags&connLeft == connDead {
 		return err
 	}
-	if c.Flags&connLeft != 0 { // its server counts it still, its template does not: it ends anew, at once
-		c.Flags &^= connDead | connLeft
+	if c.Flags&connLeft == connLeft { // its server counts it still, its template does not: it ends anew, at once
+		c.Flags &^= connLeft
 		c.Expires, c.Template = 0, uint8(bpfobj.LbTemplateKindTEMPLATE_NONE)
 		if templates {
 			c.Fwmark = 0 // connections

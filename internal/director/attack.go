@@ -67,6 +67,7 @@ func (d *Director) handshakes() (sum bpfobj.LbHandshakeCounts, err error) {
 		sum.Answered += h.Answered
 		sum.Challenged += h.Challenged
 		sum.Proofs += h.Proofs
+		sum.Displaced += h.Displaced
 	}
 	return sum, nil
 }

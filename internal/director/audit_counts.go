@@ -16,6 +16,8 @@ type connTally struct {
 	active, inactive, templates uint32
 	conns                       uint64 // sum of hashes, of flow and activity
 	templ                       uint64 // likewise
+	unproven                    uint32 // of both kinds
+	bare                        uint64 // likewise
 }
 
 // countsView is what a pass read of servers' counts, by server id.
@@ -31,6 +33,10 @@ func (v *countsView) add(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) {
 		return
 	}
 	t, hash := &v.tally[c.Server], flowHash(flow)
+	if c.Flags&connUnproven != 0 {
+		t.unproven++
+		t.bare += hash
+	}
 	switch {
 	case flow.Template != 0:
 		t.templates++
@@ -47,6 +53,7 @@ func (v *countsView) add(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) {
 const (
 	connInactive = uint8(bpfobj.LbConnFlagCONN_INACTIVE)
 	connHairpin  = uint8(bpfobj.LbConnFlagCONN_HAIRPIN)
+	connUnproven = uint8(bpfobj.LbConnFlagCONN_UNPROVEN)
 
 	inactiveSalt = 0x9e3779b97f4a7c15
 )
@@ -83,6 +90,10 @@ func judgeCounts(one, two *countsView, report func(suspect)) {
 		}
 		if s.a != 0 || s.b != 0 || s.c != 0 {
 			report(s)
+		}
+		if a.bare == b.bare && a.unproven == b.unproven && same(func(l bpfobj.LbLoad) [2]uint32 { return [2]uint32{unproven(l)} }) &&
+			unproven(l) != a.unproven {
+			report(suspect{kind: AuditUnproven, id: uint32(id), a: int64(unproven(l)) - int64(a.unproven)})
 		}
 	}
 }

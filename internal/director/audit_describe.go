@@ -39,6 +39,9 @@ func (n auditNames) describe(s suspect, repair string) AuditFinding {
 	case AuditCountsMoving:
 		f.Object = n.serverText(s.id)
 		f.Detail = fmt.Sprintf("counts between %+d and %+d connections", s.a, s.b)
+	case AuditUnproven:
+		f.Object = n.serverText(s.id)
+		f.Detail = fmt.Sprintf("counts %+d unproven entries", s.a)
 	case AuditControlled:
 		f.Object = flowText(s.flow)
 		f.Detail = fmt.Sprintf("says that it controls %d connections; there are %d", s.a, s.b)

@@ -144,6 +144,25 @@ func (x *injector) counts(server uint32, active, inactive, persistent int32) {
 	}
 }
 
+// bare changes what a server counts as unproven.
+func (x *injector) bare(server uint32, n int32) {
+	x.Helper()
+	result, err := x.runRepair(&bpfobj.LbRepair{Kind: bpfobj.LbRepairKindREPAIR_COUNTS, Server: server, Unproven: n})
+	x.must(err)
+	if result != repairDone {
+		x.Fatalf("server %d: %s", server, result)
+	}
+}
+
+// uncounted takes a connection from what its server counts.
+func (x *injector) uncounted(c bpfobj.LbConn6) {
+	x.Helper()
+	x.counts(c.Server, -1, 0, 0)
+	if c.Flags&connUnproven != 0 {
+		x.bare(c.Server, -1)
+	}
+}
+
 // service is the value and key of a service.
 func (x *injector) service(vip string) (bpfobj.LbServiceKey, bpfobj.LbService) {
 	x.Helper()
@@ -232,12 +251,12 @@ var faults = []func(*injector){
 		flow, c := x.victim()
 		c.Flags |= connDead
 		x.put(flow, c)
-		x.counts(c.Server, -1, 0, 0)
+		x.uncounted(c)
 		x.want[AuditDead]++
 	},
 	func(x *injector) { // dead, left to the wheel, and not on it
 		flow, c := x.victim()
-		c.Flags |= connDead | connLeft
+		c.Flags |= connLeft
 		c.Number = 0
 		x.put(flow, c)
 		x.want[AuditNoTimer]++
@@ -300,6 +319,11 @@ var faults = []func(*injector){
 		x.counts(x.idOf(svc, 2), 0, -1, 1)
 		x.want[AuditCounts] += 3
 	},
+	func(x *injector) { // unproven entries
+		_, svc := x.quiet("sh")
+		x.bare(x.idOf(svc, 0), 5)
+		x.want[AuditUnproven]++
+	},
 	func(x *injector) { // and of one with
 		_, svc := x.service(nthVIP(0))
 		id := x.idOf(svc, 0)
@@ -338,7 +362,7 @@ var faults = []func(*injector){
 	},
 	func(x *injector) { // a connection of a server that there is not
 		flow, c := x.victim()
-		x.counts(c.Server, -1, 0, 0)
+		x.uncounted(c)
 		c.Server = x.unknown
 		x.put(flow, c)
 		x.want[AuditConnServer]++

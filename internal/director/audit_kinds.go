@@ -20,6 +20,7 @@ const (
 	AuditLinkBroken
 	AuditCounts
 	AuditCountsMoving
+	AuditUnproven
 	AuditControlled
 	AuditReverseStray
 	AuditHairpinStray
@@ -75,6 +76,8 @@ var auditInfo = [auditKinds]auditKindInfo{
 		"in both passes the server has the same connections (their sum of hashes) in the same activity, and the same counts, read before and behind them: nothing moved, and no program of the first pass is under way in the second"},
 	AuditCountsMoving: {"counts-moving", "server's count differs from the connections there are, while they come and go", "",
 		"connections that came and went while they were counted bound the difference (connections opened, by the server's counter, and the change of the count); the bounds of both passes exclude 0"},
+	AuditUnproven: {"unproven", "server's count of unproven entries differs from those there are", "adds the difference",
+		"in both passes the server has the same unproven entries (their sum of hashes), and the same count of them, read before and behind them: nothing moved, and no program of the first pass is under way in the second"},
 	AuditControlled: {"controlled", "template's count differs from the connections that it controls", "adds the difference",
 		"in both passes the template has the same count and the same connections (their sum of hashes); a count that is too high is so in each of 64 looks afterwards, while packets under way hold a template for microseconds"},
 	AuditReverseStray: {"reverse-stray", "entry of the reverse table without its connection", "deletes it",

@@ -75,9 +75,9 @@ func TestAuditWheel(t *testing.T) {
 
 // someCounts are a server's, at rest.
 func someCounts() *countsView {
-	l := []bpfobj.LbLoad{{Active: 3, Inactive: 2, Persistent: 1}}
+	l := []bpfobj.LbLoad{{Active: 3, Inactive: 2, Persistent: 1, Overloaded: loadOverloaded + 2*loadUnproven}}
 	return &countsView{before: l, after: slices.Clone(l), openedBefore: []uint64{5}, openedBy: []uint64{5},
-		tally: []connTally{{active: 3, inactive: 2, templates: 1, conns: 77, templ: 7}}}
+		tally: []connTally{{active: 3, inactive: 2, templates: 1, conns: 77, templ: 7, unproven: 2, bare: 9}}}
 }
 
 func TestAuditCounts(t *testing.T) {
@@ -94,6 +94,11 @@ func TestAuditCounts(t *testing.T) {
 		}
 	}), AuditCounts)
 	wantKinds(t, "a template", judge(func(one, two *countsView) { one.tally[0].templates, two.tally[0].templates = 0, 0 }), AuditCounts)
+	wantKinds(t, "an unproven entry", judge(func(one, two *countsView) { one.tally[0].unproven, two.tally[0].unproven = 1, 1 }), AuditUnproven)
+	wantKinds(t, "another unproven entry", judge(func(one, two *countsView) {
+		one.tally[0].unproven, two.tally[0].unproven = 1, 1
+		two.tally[0].bare++
+	}))
 	wantKinds(t, "only in one pass", judge(func(one, _ *countsView) { one.tally[0].active = 2 }))
 	moving := func(opened uint64, more uint32) func(one, two *countsView) {
 		return func(one, two *countsView) {

@@ -427,11 +427,11 @@ func (r *auditReader) connection(f *auditFamily, flow *bpfobj.LbFlow, c *bpfobj.
 	case !f.wheel.name(found.number, entryHash(flow), found.tick):
 		f.pending[found.number] = struct{}{}
 	}
-	left := c.Flags&connLeft != 0
-	if c.Flags&connDead != 0 && (!left || int32(found.tick-r.pass.clock) <= 0) {
+	dead, left := c.Flags&connDead != 0, c.Flags&connLeft == connLeft
+	if dead && (!left || int32(found.tick-r.pass.clock) <= 0) {
 		report(AuditDead)
 	}
-	if c.Flags&connDead != 0 && !left {
+	if dead && !left {
 		return
 	}
 	if int(c.Server) >= len(r.servers) || never(r.servers[c.Server]) {

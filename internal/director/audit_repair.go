@@ -190,6 +190,8 @@ func (d *Director) repairOne(s suspect) (string, error) {
 	case AuditCounts:
 		r.Kind = bpfobj.LbRepairKindREPAIR_COUNTS
 		r.Active, r.Inactive, r.Persistent = int32(-s.a), int32(-s.b), int32(-s.c)
+	case AuditUnproven:
+		r.Kind, r.Unproven = bpfobj.LbRepairKindREPAIR_COUNTS, int32(-s.a)
 	case AuditControlled:
 		r.Kind, r.Controlled = bpfobj.LbRepairKindREPAIR_CONTROLLED, int32(s.b-s.a)
 	default:
@@ -209,7 +211,7 @@ func (d *Director) deleteConn(s suspect) (string, error) {
 	if c == nil || timerNumber(c) != s.number || s.kind == AuditDead && c.Flags&connDead == 0 || s.kind == AuditConnServer && c.Server != s.id {
 		return repairChanged, nil
 	}
-	if s.kind == AuditDead && c.Flags&connLeft != 0 { // its server counts it
+	if s.kind == AuditDead && c.Flags&connLeft == connLeft { // its server counts it
 		return d.runRepair(&bpfobj.LbRepair{Kind: bpfobj.LbRepairKindREPAIR_TIMER, Flow: s.flow, Number: s.number})
 	}
 	if model.Family(s.family) == model.IPv6 {

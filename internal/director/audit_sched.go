@@ -116,7 +116,7 @@ func (c treePrice) lessThan(d treePrice) bool { return c.load*d.weight < d.load*
 func treeCost(rule bpfobj.LbScheduler, l bpfobj.LbLoad) treePrice {
 	weight := int64(l.Weight)
 	dear := treePrice{1, 0}
-	if weight <= 0 || l.Overloaded != 0 {
+	if weight <= 0 || overloaded(l) {
 		return dear
 	}
 	overhead := int64(l.Active)<<8 + int64(l.Inactive)

@@ -52,11 +52,16 @@ const syncQueue = 8192
 // nextHop is FILTER_NEXT_HOP of bpf/types.h.
 const nextHop = 2
 
+// roomOf is how many connections of IPv4 and of IPv6 the tables have room for.
+func roomOf(maps map[string]*ebpf.Map) [2]uint32 {
+	return [2]uint32{maps["conns4"].MaxEntries(), maps["conns6"].MaxEntries()}
+}
+
 // defaultConfig is the configuration of a new director, with room for so many
-// connections.
-func defaultConfig(room uint32) bpfobj.LbSettings {
+// connections of IPv4 and of IPv6.
+func defaultConfig(room [2]uint32) bpfobj.LbSettings {
 	set := bpfobj.LbSettings{
-		ConnReuseMode: 1, AmDroprate: 10, ReplyFilter: nextHop, SynDefence: automatic, HalfOpenLimit: halfOpenLimit(room),
+		ConnReuseMode: 1, AmDroprate: 10, ReplyFilter: nextHop, SynDefence: automatic, HalfOpenLimit: halfOpenLimit(room[0]), Room: room,
 		SyncThreshold: 3, SyncPeriod: 50, SyncVersion: 1, SyncPorts: 1, SyncQlenMax: syncQueue,
 	}
 	for state, d := range defaultTimeouts {
@@ -65,7 +70,7 @@ func defaultConfig(room uint32) bpfobj.LbSettings {
 	return set
 }
 
-func initConfig(m *ebpf.Map, room uint32) error { return putConfig(m, defaultConfig(room)) }
+func initConfig(m *ebpf.Map, room [2]uint32) error { return putConfig(m, defaultConfig(room)) }
 
 func putConfig(m *ebpf.Map, set bpfobj.LbSettings) error {
 	if err := m.Put(uint32(0), set); err != nil {

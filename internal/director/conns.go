@@ -426,7 +426,7 @@ const (
 	connAssured = uint8(bpfobj.LbConnFlagCONN_ASSURED)
 	connReplied = uint8(bpfobj.LbConnFlagCONN_REPLIED)
 	connDead    = uint8(bpfobj.LbConnFlagCONN_DEAD)
-	connLeft    = uint8(bpfobj.LbConnFlagCONN_LEFT)
+	connLeft    = connDead | uint8(bpfobj.LbConnFlagCONN_LEFT)
 )
 
 // monotonic reads the clock of bpf_ktime_get_ns [ns].

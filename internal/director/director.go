@@ -256,7 +256,7 @@ func (in instance) install(objs *ebpf.Collection) error {
 			return fmt.Errorf("pin %s: %w", name, err)
 		}
 	}
-	err = errors.Join(initConfig(objs.Maps["config"], objs.Maps["conns4"].MaxEntries()),
+	err = errors.Join(initConfig(objs.Maps["config"], roomOf(objs.Maps)),
 		initSecret(objs.Maps["secrets"]), startClocks(objs.Programs["start_clocks"]))
 	if err != nil {
 		_ = removePins(staging)
@@ -295,7 +295,7 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 			}
 		}
 	}
-	set(s.Services, "services", "service_states", "service_counters", "service_zeros", "service_births", "service_rates", "fair_sums")
+	set(s.Services, "services", "service_states", "service_counters", "service_zeros", "service_births", "service_rates", "fair_sums", "crowds")
 	for _, m := range memories {
 		if m.perService {
 			set(s.Services, m.name)

@@ -330,7 +330,7 @@ func (r *rig) overloaded(id uint32) bool {
 	r.Helper()
 	var l bpfobj.LbLoad
 	r.must(r.maps.Loads.Lookup(id, &l))
-	return l.Overloaded != 0
+	return overloaded(l)
 }
 
 // A server at its upper threshold gets nothing new until it is below the

@@ -103,7 +103,7 @@ func (r *rig) wantRunnerUp(s model.Service, client string, a *Explanation) {
 	var l bpfobj.LbLoad
 	r.must(r.maps.Loads.Lookup(id, &l))
 	open := l
-	l.Overloaded = 1
+	l.Overloaded |= loadOverloaded
 	r.must(r.maps.Loads.Put(id, l))
 	without := r.explain(client, netip.AddrPortFrom(s.Key.Addr, s.Key.Port).String())
 	r.must(r.maps.Loads.Put(id, open))

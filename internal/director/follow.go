@@ -178,6 +178,7 @@ var connectionFlags = []struct {
 }{
 	{bpfobj.LbConnFlagCONN_INACTIVE, "inactive"},
 	{bpfobj.LbConnFlagCONN_ASSURED, "assured"},
+	{bpfobj.LbConnFlagCONN_UNPROVEN, "unproven"},
 	{bpfobj.LbConnFlagCONN_HAIRPIN, "hairpin"},
 	{bpfobj.LbConnFlagCONN_REPLIED, "replied"},
 	{bpfobj.LbConnFlagCONN_ADOPTED, "adopted"},
@@ -273,7 +274,8 @@ func fromFollowEvent(e bpfobj.LbFollowEvent, sinceBoot time.Duration) Connection
 		out.Was = stateName(e.Was, 0)
 	}
 	for _, f := range connectionFlags {
-		if e.Flags&uint8(f.bit) != 0 {
+		// A connection has the bit of a template when it was answered.
+		if e.Flags&uint8(f.bit) != 0 && (f.bit != bpfobj.LbConnFlagCONN_ASSURED || e.Flow.Template != 0) {
 			out.Flags = append(out.Flags, f.word)
 		}
 	}

@@ -41,7 +41,7 @@ func (w *fuzzWorld) seed(f *testing.F) {
 // notMet are the reasons that no packet alone can bring about.
 var notMet = []string{
 	"drop server deleted", "drop table full", "drop forwarding off", "drop forward method", "drop no tunnel source", "drop no hairpin",
-	"refused drained", "drop check returned", "drop takeover", "drop guarded", "handed takeover", "pass from peer", "pass backup", "drop defence", "drop challenged", "drop proof", "drop unproven", "drop service changed", "drop no call id", "drop upgrade", "drop no neighbour", "pass hairpin icmp",
+	"refused drained", "drop check returned", "drop takeover", "drop guarded", "handed takeover", "pass from peer", "pass backup", "drop defence", "drop challenged", "drop proof", "drop unproven", "drop client share", "drop service changed", "drop no call id", "drop upgrade", "drop no neighbour", "pass hairpin icmp",
 	"drop rate limit", // but if they come quickly
 	"drop answer limit",
 }

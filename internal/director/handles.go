@@ -33,7 +33,7 @@ func Unpinned(maps bpfobj.LbMaps, programs bpfobj.LbPrograms) *Director {
 // the tables, after the caller emptied those of an unpinned one.
 func (d *Director) Restart() error {
 	d.forgetTable()
-	return initConfig(d.maps.Config, 0)
+	return initConfig(d.maps.Config, [2]uint32{})
 }
 
 // Programs are the loaded programs. They belong to the Director.

@@ -32,6 +32,9 @@ func (x *interleaved) wantSound(when string) {
 			x.Errorf("%s: connection %s has timer entry %d, which is in no slot or another flow's (%s): it never expires", when, name, conn.Number, flowName(flow))
 		}
 		l := &want[conn.Server]
+		if conn.Flags&connUnproven != 0 {
+			l.Overloaded += loadUnproven
+		}
 		switch {
 		case key.Template != 0:
 			l.Persistent++
@@ -47,6 +50,9 @@ func (x *interleaved) wantSound(when string) {
 		if got.Active != w.Active || got.Inactive != w.Inactive || got.Persistent != w.Persistent {
 			x.Errorf("%s: server %d counts %d active, %d inactive connections, %d templates; there are %d, %d, %d", when, id,
 				int32(got.Active), int32(got.Inactive), int32(got.Persistent), w.Active, w.Inactive, w.Persistent)
+		}
+		if unproven(got) != unproven(w) {
+			x.Errorf("%s: server %d counts %d unproven entries; there are %d", when, id, int32(unproven(got)), unproven(w))
 		}
 	}
 }

@@ -24,8 +24,9 @@ import (
 
 // ABI is what builds of the data plane agree on beyond the layouts of their
 // tables, which BTF tells: how one hands over to the next (bpf/upgrade.h). It
-// counts up when that changes.
-const ABI = 1
+// counts up when that changes. Since 2 struct load also has the number of unproven entries:
+// an earlier build would not keep it, and take its servers for overloaded.
+const ABI = 2
 
 const abiPrefix, objectPrefix = "abi-", "object-"
 

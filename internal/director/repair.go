@@ -72,7 +72,7 @@ func (d *Director) reopenBelow(t *table) error {
 	}
 	var below []uint32
 	for id, l := range loads {
-		if upper := t.servers[id].Upper; l.Overloaded != 0 && (upper == 0 || l.Active+l.Inactive < upper) {
+		if upper := t.servers[id].Upper; overloaded(l) && (upper == 0 || l.Active+l.Inactive < upper) {
 			below = append(below, uint32(id))
 		}
 	}

@@ -369,6 +369,15 @@ func opens(old, next bpfobj.LbServer) bool {
 	return next.Upper == 0 || next.Upper > old.Upper
 }
 
+// Bits of LbLoad.Overloaded: LOAD_OVERLOADED and LOAD_UNPROVEN of bpf/types.h.
+const loadOverloaded, loadUnproven = 1, 2
+
+// overloaded reports whether a server has reached its upper threshold.
+func overloaded(l bpfobj.LbLoad) bool { return l.Overloaded&loadOverloaded != 0 }
+
+// unproven is how many unproven entries a server has.
+func unproven(l bpfobj.LbLoad) uint32 { return l.Overloaded / loadUnproven }
+
 // reopen opens servers that had reached their thresholds. That is a field of a
 // value that packets count in, so the kernel writes it.
 func (d *Director) reopen(ids []uint32) error {
@@ -377,7 +386,7 @@ func (d *Director) reopen(ids []uint32) error {
 		if err := d.maps.Loads.Lookup(id, &l); err != nil {
 			return fmt.Errorf("read the servers' connections: %w", err)
 		}
-		if l.Overloaded == 0 {
+		if !overloaded(l) {
 			continue
 		}
 		if err := d.writing(); err != nil {

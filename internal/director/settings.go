@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 )
@@ -22,7 +24,7 @@ type Setting struct {
 }
 
 // notLinux lists the settings that net.ipv4.vs of Linux does not have.
-var notLinux = []string{"drain_timeout", "hairpin", "hash_fallback", "reply_filter", "syn_defence"}
+var notLinux = []string{"client_share", "drain_timeout", "hairpin", "hash_fallback", "reply_filter", "syn_defence"}
 
 // settings are those of the data plane, by name. Where Linux takes any
 // number for true, so does this.
@@ -36,6 +38,8 @@ var settings = []struct {
 		func(s *bpfobj.LbSettings) *uint32 { return &s.AmDroprate }},
 	{"backup_only", "1: while the role of a backup of Linux's synchronization runs, clients' packets pass to the stack, as of a host without services; servers' replies are translated", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.BackupOnly }},
+	{"client_share", "thousandths of the room for connections that one client, an IPv4 address or an IPv6 /64, may have; others of it are dropped; 0: as on Linux, all", 1000,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.ClientShare }},
 	{"conn_reuse_mode", "a SYN from the port of a connection that is over, or whose server was deleted: 0 follows that, 1 is scheduled anew, 2 also in FIN_WAIT of direct routing and tunnels", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ConnReuseMode }},
 	{"drain_timeout", "seconds after which a server of weight 0 loses its connections; new ones do not come to it meanwhile; 0: as on Linux, when their clients like", anyNumber,
@@ -121,7 +125,7 @@ type SettingInfo struct {
 
 // DescribeSettings lists what there is to know of all settings without a director.
 func DescribeSettings() []SettingInfo {
-	set := defaultConfig(0)
+	set := defaultConfig([2]uint32{})
 	all := make([]SettingInfo, len(settings))
 	for i, s := range settings {
 		all[i] = SettingInfo{s.name, s.help, *s.field(&set), s.max, isMode(s.name), !slices.Contains(notLinux, s.name)}
@@ -216,10 +220,28 @@ func (d *Director) Set(changes ...Setting) error {
 		if err != nil {
 			return err
 		}
+		before := after.ClientShare
 		apply(&after)
 		if err := checkSync(&after); err != nil {
 			return err
 		}
+		if before == 0 && after.ClientShare != 0 {
+			// Counts of the time when it was set before.
+			if err := clearSlots[int32](d.maps.ClientCounts); err != nil {
+				return fmt.Errorf("clear the counts of clients: %w", err)
+			}
+		}
 		return d.changeConfig(apply)
 	})
+}
+
+// clearSlots makes all elements of an array zero.
+func clearSlots[V any](m *ebpf.Map) error {
+	n := m.MaxEntries()
+	slots := make([]uint32, n)
+	for i := range slots {
+		slots[i] = uint32(i)
+	}
+	_, err := m.BatchUpdate(slots, make([]V, n), nil)
+	return err
 }

@@ -317,7 +317,7 @@ func (e *soakEditor) timeouts() error {
 // setting changes one, of which 0 is the usual value.
 func (e *soakEditor) setting() error {
 	values := map[string][]uint32{
-		"am_droprate": {10, 3}, "backup_only": {0, 1}, "conn_reuse_mode": {1, 0, 2}, "drain_timeout": {0, 0, 1, 3}, "drop_entry": {0, 1, 3},
+		"am_droprate": {10, 3}, "backup_only": {0, 1}, "client_share": {0, 20, 1000}, "conn_reuse_mode": {1, 0, 2}, "drain_timeout": {0, 0, 1, 3}, "drop_entry": {0, 1, 3},
 		"drop_packet": {0, 1, 3}, "expire_nodest_conn": {0, 1}, "expire_quiescent_template": {0, 1}, "hash_fallback": {0, 1},
 		"hairpin": {0, 1}, "reply_filter": {2, 1, 0}, "secure_tcp": {0, 0, 1, 3}, "sloppy_sctp": {0, 1}, "sloppy_tcp": {0, 1}, "syn_defence": {0, 1, 1, 3},
 	}

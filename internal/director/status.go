@@ -24,10 +24,11 @@ type Status struct {
 	Tracers     int           `json:"tracers"`    // at work, or killed a moment ago
 	Followers   int           `json:"followers"`  // of connections, likewise
 	// Connections are those of servers, templates left out.
-	Connections uint64 `json:"connections"`
-	Tables      Tables `json:"connection_tables"`
-	Full        Full   `json:"full"`
-	Attack      Attack `json:"attack"`
+	Connections uint64   `json:"connections"`
+	Tables      Tables   `json:"connection_tables"`
+	Full        Full     `json:"full"`
+	Unproven    Unproven `json:"unproven"`
+	Attack      Attack   `json:"attack"`
 }
 
 // Tables is the memory of the connection tables, of both directions, the lists
@@ -103,6 +104,9 @@ func (d *Director) Status() (Status, error) {
 		return st, err
 	}
 	if st.Full, err = d.full(st.Reasons); err != nil {
+		return st, err
+	}
+	if st.Unproven, err = d.unprovenEntries(servers); err != nil {
 		return st, err
 	}
 	st.Attack, err = d.Attack()

@@ -29,7 +29,7 @@ func (a cost) less(b cost) bool { return a.load*b.weight < b.load*a.weight }
 func costOf(rule bpfobj.LbScheduler, s bpfobj.LbServer, l bpfobj.LbLoad) cost {
 	never := cost{1, 0}
 	active, weight := int64(l.Active), int64(s.Weight)
-	if weight == 0 || l.Overloaded != 0 {
+	if weight == 0 || overloaded(l) {
 		return never
 	}
 	switch rule {

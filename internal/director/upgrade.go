@@ -307,7 +307,7 @@ func (u *upgrade) copyTables() error {
 
 // copySettings begins with what a new director has, for settings that are new.
 func (u *upgrade) copySettings() error {
-	if err := initConfig(u.next.maps["config"], u.next.maps["conns4"].MaxEntries()); err != nil {
+	if err := initConfig(u.next.maps["config"], roomOf(u.next.maps)); err != nil {
 		return err
 	}
 	from, err := u.cur.settings()

@@ -79,11 +79,11 @@ var policies = map[string]policy{
 	"service_births": convert, "server_births": convert,
 
 	"conn_records": own, "call_records": own, "allowances": renew, "check_flows": renew, "asked": renew, "cuttings": renew, "fragments": renew, "lost_events": renew, "maglev_scratch": renew,
-	"maglev_turns": renew, "moments": renew, "proofs": renew, "ramp_turns": renew, "rings": renew, "routes": renew, "scratch": renew, "sources": renew,
+	"crowds": renew, "attacks": renew, "handshakes": renew, "maglev_turns": renew, "moments": renew, "proofs": renew, "ramp_turns": renew, "rings": renew, "routes": renew, "scratch": renew, "sources": renew,
 	"service_copies": renew, "sip_readers": renew, "stories": renew, "traced_until": renew, "tracers": renew,
 	"followed_until": renew, "followers": renew, "follow_rings": renew, "lost_follow_events": renew,
 
-	"attacks": keep, "bucket_tables": keep, "calls": keep, "call_numbers": keep, "defences": keep, "hairpins": keep, "handshakes": keep, "listed": keep, "loads": keep,
+	"bucket_tables": keep, "calls": keep, "call_numbers": keep, "client_counts": keep, "defences": keep, "hairpins": keep, "listed": keep, "loads": keep,
 	"localities": keep, "fair_sums": keep, "locality_sets": keep, "maglevs": keep, "reasons": keep, "reply_owners": keep, "reverse4": keep,
 	"reverse6": keep, "server_counters": keep, "server_rates": keep, "service_counters": keep, "service_rates": keep,
 	"service_states": keep, "trees": keep,
@@ -109,7 +109,7 @@ var origins = map[string]string{"service_births": "service_zeros", "server_birth
 
 // sizesOf are of maps that the earlier build may not have, and that begin empty: the map
 // that they have as many elements as.
-var sizesOf = map[string]string{"ramp_turns": "servers", "fair_sums": "service_states", "reply_addresses": "servers"}
+var sizesOf = map[string]string{"ramp_turns": "servers", "fair_sums": "service_states", "crowds": "service_states", "reply_addresses": "servers"}
 
 // reasonsMap has an element for each reason. One that has too few is not kept.
 const reasonsMap = "reasons"
@@ -130,7 +130,7 @@ var fieldOrigins = map[string]map[string]string{"servers": {"administrative": "w
 // change of layout that cannot be made while packets pass.
 func planUpgrade(cur *pinnedBuild, spec *ebpf.CollectionSpec, to Build) (*UpgradePlan, error) {
 	if cur.abi == 0 {
-		return nil, fmt.Errorf("the loaded data plane is of a build before ABI %d, which cannot hand over (imbang detach removes it, with its connections)", ABI)
+		return nil, errors.New("the loaded data plane is of a build before ABI 1, which cannot hand over (imbang detach removes it, with its connections)")
 	}
 	if cur.abi > ABI {
 		return nil, fmt.Errorf("the loaded data plane has ABI %d, this program ABI %d: upgrade with the newer imbang", cur.abi, ABI)

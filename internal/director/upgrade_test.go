@@ -258,7 +258,7 @@ func TestUpgradeRefused(t *testing.T) {
 	}
 	// A director of the time before upgrades has no ABI.
 	r.open(Sizes{})
-	r.must(os.Remove(r.dir + "/abi-1"))
+	r.must(os.Remove(r.dir + fmt.Sprint("/abi-", ABI)))
 	if _, _, err = r.upgradeTo(ours(t), "another", ""); err == nil || !strings.Contains(err.Error(), "before ABI 1") {
 		t.Errorf("without an ABI: %v", err)
 	}

@@ -53,6 +53,7 @@ var reasons = map[string]string{
 	"drop challenged":       "a SYN of a client that has not proved its address. It was answered: see [SYN floods](../how-to/syn-floods.md)",
 	"drop proof":            "a client's reply to a challenge. Its next SYN is accepted",
 	"drop unproven":         "during a SYN flood, a packet that would open a connection and cannot be a reply to a challenge",
+	"drop client share":     "its client has as many connections as `imbang settings client_share` allows: see [other floods](../how-to/syn-floods.md#other-floods)",
 	"drop service changed":  "the service was replaced several times while the packet read it. The sender repeats the packet",
 	"drop no call id":       "the first packet to a persistent service with `--pe sip` that has no Call-ID, or is not UDP: see [SIP](../how-to/sip.md)",
 	"drop upgrade":          "an upgrade copies the connection table and the packet may belong to a connection that is not copied yet. The sender repeats the packet. After a killed upgrade run `imbang upgrade` again: see [upgrade](../how-to/upgrade.md)",

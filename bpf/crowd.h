@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which service has most of the unproven entries. Servers count them (proof.h); at each tick
+ * of the wheel the next CROWD_SHARE ids of servers have their turn. What a round has found is
+ * valid until the end of the next one: with up to CROWD_SHARE ids it is a tick old, with 131 072
+ * two seconds. It decides who has to make room, not whether there is any.
+ *
+ * TCP is counted apart, as its clients can be challenged; services of marks may be of any
+ * protocol and count as both.
+ */
+#ifndef IMBANG_CROWD_H
+#define IMBANG_CROWD_H
+
+#include "kernel.h"
+#include "maps.h"
+#include "settings.h"
+
+#define CROWD_SHARE 4096
+
+struct crowd_turn {
+	struct attack *attack;
+	__u32 from;
+};
+
+static long crowd_count(__u32 i, struct crowd_turn *turn)
+{
+	__u32 id = turn->from + i, unproven, service;
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct crowding *all;
+	struct crowd *c;
+
+	if (!l || !s)
+		return 1;
+	unproven = l->overloaded / LOAD_UNPROVEN;
+	if (!unproven)
+		return 0;
+	all = &turn->attack->counting[s->owner.family == AF_INET6];
+	if (s->owner.protocol == IPPROTO_TCP || s->owner.fwmark)
+		all->tcp += unproven;
+	service = s->service;
+	c = bpf_map_lookup_elem(&crowds, &service);
+	if (!c || s->owner.protocol == IPPROTO_TCP || !(s->flags & SERVER_AVAILABLE))
+		return 0;
+	if (c->round != turn->attack->round) {
+		c->round = turn->attack->round;
+		c->unproven = 0;
+	}
+	c->unproven += unproven;
+	if (c->unproven > all->most) {
+		all->most = c->unproven;
+		all->service = service;
+	}
+	return 0;
+}
+
+/* At each tick. */
+static __noinline void crowds_count(struct attack *a, const struct settings *set)
+{
+	struct crowd_turn turn = { .attack = a, .from = a->server };
+	__u32 left = set->servers > turn.from ? set->servers - turn.from : 0;
+
+	bpf_loop(left < CROWD_SHARE ? left : CROWD_SHARE, crowd_count, &turn, 0);
+	a->server += CROWD_SHARE;
+	if (left > CROWD_SHARE)
+		return;
+	a->crowds[0] = a->counting[0];
+	a->crowds[1] = a->counting[1];
+	__builtin_memset(a->counting, 0, sizeof(a->counting));
+	a->server = 0;
+	a->round++;
+}
+
+#endif
