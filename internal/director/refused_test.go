@@ -349,13 +349,39 @@ func TestRefusedDeleteByCommand(t *testing.T) {
 	}
 }
 
+// adopted marks all connections and templates as an upgrade's.
+func (x *interleaved) adopted() {
+	x.Helper()
+	all := map[bpfobj.LbFlow4]bpfobj.LbConn4{}
+	var key bpfobj.LbFlow4
+	var c bpfobj.LbConn4
+	it := x.maps.Conns4.Iterate()
+	for it.Next(&key, &c) {
+		c.Flags |= uint8(bpfobj.LbConnFlagCONN_ADOPTED)
+		all[key] = c
+	}
+	x.must(it.Err())
+	for key, c := range all {
+		x.must(x.maps.Conns4.Put(key, c))
+	}
+}
+
 // The wheel comes to a connection that another CPU has killed and cannot remove, before
 // that CPU leaves it to the wheel: its timer entry is still there.
 func TestRaceWheelBeforeLeft(t *testing.T) {
+	for _, adopted := range []bool{false, true} { // a bit that has another meaning later
+		t.Run(fmt.Sprintf("adopted %t", adopted), func(t *testing.T) { raceWheelBeforeLeft(t, adopted) })
+	}
+}
+
+func raceWheelBeforeLeft(t *testing.T, adopted bool) {
 	x := newInterleaved(t)
 	s := x.persistent()
 	x.turn("expire_nodest_conn=1")
 	server := x.establish(client1, vip)
+	if adopted {
+		x.adopted()
+	}
 	x.Fail(lbtest.Change{Map: lbtest.LbFaultMapFAULT_conns4, Delete: true}, unix.EBUSY, 0, 1)
 	// It lets its template go between its death and its removal.
 	a := x.stop(lbtest.LbHookPointPOINT_CONN_HOLD, func() error { return x.DeleteServer(s.Key, server) })
@@ -460,6 +486,58 @@ func TestRefusedSchedulerTables(t *testing.T) {
 					t.Errorf("%d deletes were refused", n)
 				}
 				x.wantAudited("deleted")
+			})
+		}
+	}
+}
+
+// A packet in a full table displaces a connection that the kernel does not let it remove: that
+// is left to the wheel with its timer entry, and the packet is dropped.
+func TestRefusedDisplacement(t *testing.T) {
+	for _, errno := range refusedErrors {
+		for _, spare := range []bool{true, false} { // there are free timer entries
+			t.Run(fmt.Sprintf("%s, timer entries to spare %t", unix.ErrnoName(errno), spare), func(t *testing.T) {
+				x := newCrowded(t)
+				k := service(model.UDP, vip, "rr").Key
+				if !spare {
+					for i := range uint32(freeLists) {
+						var free bpfobj.LbFreeTimerEntries
+						x.must(x.maps.FreeLists.Lookup(i, &free))
+						free.First, free.Fresh = 0, x.maps.TimerEntries4.MaxEntries()*entryPair
+						x.must(x.maps.FreeLists.Put(i, &free))
+					}
+				}
+				fault := x.Fail(lbtest.Change{Map: lbtest.LbFaultMapFAULT_conns4, Delete: true}, errno, 0, 1)
+				packet := testenv.UDP(client1, vip, "x")
+				x.atLast(time.Minute, "a packet displaces", func() bool { // it looks at entries by chance
+					if v := x.fromClientOn(cpuB, packet).verdict; v != drop {
+						t.Fatalf("the packet: %s, want drop", v)
+					}
+					return fault.Hits() != 0
+				})
+				if n := x.displaced(); n != 0 {
+					t.Errorf("%d entries were displaced", n)
+				}
+				if !spare {
+					x.pass(40 * time.Second) // the wheel comes by its own timer entry
+					if n := x.entries(x.maps.Conns4); n != crowdedRoom-1 {
+						t.Errorf("%d connections, want %d", n, crowdedRoom-1)
+					}
+					x.wantUnproven(k, crowdedRoom-1, "removed")
+					return
+				}
+				x.wantAudited("left to the wheel")
+				x.wantUnproven(k, crowdedRoom, "left to the wheel")
+				x.wait(comeBy)
+				x.wantUnproven(k, crowdedRoom-1, "removed")
+				if v := x.fromClientOn(cpuB, packet).verdict; v != redirect {
+					t.Errorf("the packet again: %s", v)
+				}
+				if n := x.displaced(); n != 0 {
+					t.Errorf("%d entries were displaced where there was room", n)
+				}
+				x.wantSound("open")
+				x.wantOver()
 			})
 		}
 	}

@@ -87,7 +87,7 @@ func (r *rig) opened(f family, server, client, vip string) {
 	r.fromClient(testenv.TCP(client, vip, "A"))
 }
 
-// states are those of all connections.
+// states are those of all connections, and how many are unproven of each service.
 func (r *rig) states() map[string]string {
 	r.Helper()
 	all, err := collected(r.Director)
@@ -95,6 +95,7 @@ func (r *rig) states() map[string]string {
 	states := map[string]string{}
 	for _, c := range all {
 		states[fmt.Sprint(c.Protocol, c.Client)] = c.State
+		states[c.Service.String()] = fmt.Sprint(r.unprovenOf(c.Service), " unproven")
 	}
 	return states
 }
