@@ -193,7 +193,7 @@ func TestFastPathFollowsOneWay(t *testing.T) {
 			for i, s := range r.oneWay(f) {
 				t.Run(name+", "+f.name+", "+f.wayTo(s), func(t *testing.T) {
 					r := r.in(t)
-					vip, byFast, byWhole := at(f.vip(i), 80), at(f.client, 1234), at(f.client, 1235)
+					vip, byFast, byWhole := at(f.vip(i), 80), at(f.client, 1000+2*i), at(f.client, 1001+2*i)
 					key := model.AddrKey(model.TCP, netip.MustParseAddrPort(vip))
 					for _, c := range steps {
 						if c.flags == "" { // a reply of the director's own stack
