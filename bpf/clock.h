@@ -73,11 +73,12 @@ static __always_inline __u64 time_coarse(void)
 	return m->time;
 }
 
-/* Whether a lease, which a command renews while it runs [ns], has not ended. A command
- * that was killed renews none, and the first who finds its lease over puts 0 there. */
-static __always_inline int lease_runs(__u64 *lease)
+/* Whether a lease of such listeners, which commands renew while they run, has not ended. A
+ * command that was killed renews none, and the first who finds its lease over puts 0 there. */
+static __always_inline int listened(enum listeners kind)
 {
-	__u64 until;
+	__u32 of = kind;
+	__u64 *lease = bpf_map_lookup_elem(&listened_until, &of), until;
 
 	if (!lease)
 		return 0;

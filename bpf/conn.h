@@ -98,8 +98,9 @@ static __noinline int conn_disinherit(const struct flow *flow, __u64 expires, __
  * tick, or without a free timer entry for when its own is due, in WHEEL_REACH at most. */
 static __noinline void conn_leave(const struct flow *flow)
 {
-	struct timer_change to = { .owned = CONN_DEAD };
+	struct timer_change to = {};
 
+	to.owned = CONN_DEAD; /* in an initializer it would need a map of constants */
 	if (conn_book(flow, &to, 0))
 		conn_name(flow, &to);
 }

@@ -50,9 +50,7 @@ struct following {
 
 static __always_inline int followed(void)
 {
-	__u32 zero = 0;
-
-	return lease_runs(bpf_map_lookup_elem(&followed_until, &zero));
+	return listened(LISTENERS_FOLLOW);
 }
 
 /* Whether it is of the service that a follower asks for. */
@@ -158,7 +156,8 @@ static __always_inline long follow_one(__u32 number, struct following *f, __u8 f
 	e = call ? bpf_ringbuf_reserve(ring, sizeof(struct follow_call_event), 0)
 		 : bpf_ringbuf_reserve(ring, sizeof(*e), 0);
 	if (!e) {
-		lost = bpf_map_lookup_elem(&lost_follow_events, &number);
+		number += TRACERS;
+		lost = bpf_map_lookup_elem(&unheard, &number);
 		if (lost)
 			__sync_fetch_and_add(lost, 1);
 		return 0;

@@ -521,14 +521,14 @@ struct {
 	__type(value, __u64);
 } reasons SEC(".maps");
 
-/* tracers: when the last of their leases ends [ns]. The kernel puts 0 here when
- * it has, so that without tracers a packet costs one comparison. */
+/* tracers and followers: when the last lease of each kind ends [ns]. The kernel puts 0 here
+ * when it has, so that without listeners a packet costs one comparison. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, LISTENERS);
 	__type(key, __u32);
 	__type(value, __u64);
-} traced_until SEC(".maps");
+} listened_until SEC(".maps");
 
 /* tracers: each writes its own element; a free one is taken under the
  * director's lock. */
@@ -552,21 +552,13 @@ struct {
 	__array(values, struct ring);
 } rings SEC(".maps");
 
-/* kernel: events that found a tracer's ring full. */
+/* kernel: events that found a ring full: a tracer's, and behind them a follower's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TRACERS);
+	__uint(max_entries, TRACERS + FOLLOWERS);
 	__type(key, __u32);
 	__type(value, __u64);
-} lost_events SEC(".maps");
-
-/* followers: as traced_until. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} followed_until SEC(".maps");
+} unheard SEC(".maps");
 
 /* followers: as tracers. */
 struct {
@@ -583,14 +575,6 @@ struct {
 	__type(key, __u32);
 	__array(values, struct ring);
 } follow_rings SEC(".maps");
-
-/* kernel: events that found a follower's ring full. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, FOLLOWERS);
-	__type(key, __u32);
-	__type(value, __u64);
-} lost_follow_events SEC(".maps");
 
 /* kernel: what is told of the packet at hand, and (1) of the question: that
  * comes from a process, which packets may interrupt. */

@@ -15,9 +15,7 @@
 /* Whether anybody traces. */
 static __always_inline int traced(void)
 {
-	__u32 zero = 0;
-
-	return lease_runs(bpf_map_lookup_elem(&traced_until, &zero));
+	return listened(LISTENERS_TRACE);
 }
 
 static __always_inline struct explanation *story_of(const struct packet *p)

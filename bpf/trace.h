@@ -165,7 +165,7 @@ static long tell_one(__u32 number, struct telling *telling)
 		return 0;
 	if (!bpf_ringbuf_output(ring, telling->event, sizeof(*telling->event), 0))
 		return 0;
-	lost = bpf_map_lookup_elem(&lost_events, &number);
+	lost = bpf_map_lookup_elem(&unheard, &number);
 	if (lost)
 		__sync_fetch_and_add(lost, 1);
 	return 0;

@@ -974,6 +974,13 @@ struct explanation {
 	__u8 state;              /* enum conn_state */
 };
 
+/* Who listens to events, with a lease. */
+enum listeners {
+	LISTENERS_TRACE,
+	LISTENERS_FOLLOW,
+	LISTENERS,
+};
+
 #define TRACERS 8 /* at once */
 
 /* One who traces, and what of. Its events come by the ring of its number. */

@@ -104,12 +104,13 @@ static __always_inline struct maglev *mh_table(const struct pick *p)
  * sake. */
 static __noinline __u32 mh_tries(struct pick *p)
 {
-	struct skip at = { .bar = 1 };
+	struct skip at = {};
 
 	if (!p->fallback && !(p->flags & SVC_MH_FALLBACK))
 		return 0;
 	if (p->without == WITHOUT_RAMPING)
 		return MH_UNRAMPED;
+	at.bar = 1; /* in an initializer it would need a map of constants */
 	skip_begin(&at, p);
 	skip_find(&at, p->count);
 	return at.id == NO_SERVER && !at.lost ? 0 : MAGLEV_SIZE;

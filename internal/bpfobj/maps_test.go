@@ -3,6 +3,9 @@
 package bpfobj
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -30,7 +33,7 @@ func TestMapsOfPrograms(t *testing.T) {
 				if len(used) > mostMaps {
 					t.Errorf("%s uses %d maps, at most %d", name, len(used), mostMaps)
 				}
-				t.Logf("%s: %d maps", name, len(used))
+				t.Logf("%s: %d maps: %s", name, len(used), strings.Join(slices.Sorted(maps.Keys(used)), " "))
 			}
 		})
 	}

@@ -51,8 +51,13 @@ type FollowRule struct {
 // following is what followers have in common.
 var following = listenerKind{
 	verb: "follow connections", noun: "follower", doing: "following connections", places: bpfobj.LbMapFollowers,
-	ring: 4 << 20,
+	ring: 4 << 20, until: followLease, lost: maxTracers,
 }
+
+const (
+	followLease = 1 // LISTENERS_FOLLOW of bpf/types.h
+	maxTracers  = 8 // TRACERS, whose lost events are counted before those of followers
+)
 
 // lossInterval is how often a follower that does not keep up looks whether it lost
 // events.
@@ -88,7 +93,7 @@ func Follow(rule FollowRule) (*Follower, error) {
 }
 
 func followerMaps(d *Director) listenerMaps {
-	return listenerMaps{d.maps.FollowedUntil, d.maps.Followers, d.maps.FollowRings, d.maps.LostFollowEvents}
+	return listenerMaps{d.maps.ListenedUntil, d.maps.Followers, d.maps.FollowRings, d.maps.Unheard}
 }
 
 // following counts the followers.

@@ -396,7 +396,7 @@ func TestKilledFollower(t *testing.T) {
 	killed.stopped.Wait()
 	killed.closeMaps()
 	until := func() (until uint64) {
-		r.must(r.maps.FollowedUntil.Lookup(uint32(0), &until))
+		r.must(r.maps.ListenedUntil.Lookup(uint32(followLease), &until))
 		return until
 	}
 	r.syn(client1, vip)
@@ -405,7 +405,7 @@ func TestKilledFollower(t *testing.T) {
 	}
 	now, err := monotonic()
 	r.must(err)
-	r.must(r.maps.FollowedUntil.Put(uint32(0), now-uint64(time.Second)))
+	r.must(r.maps.ListenedUntil.Put(uint32(followLease), now-uint64(time.Second)))
 	killed.want.Until = now
 	r.must(r.maps.Followers.Put(killed.number, killed.want))
 	r.fromClient(testenv.TCP(client1, vip, "A"))

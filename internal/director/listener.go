@@ -63,6 +63,8 @@ type listenerKind struct {
 	doing  string // "tracing"
 	places string // its map's name
 	ring   int    // room for events that wait to be read [bytes]
+	until  uint32 // which lease is theirs (enum listeners of bpf/types.h)
+	lost   uint32 // where their counts of lost events begin
 }
 
 // lease is when the lease of an element ends, and whose it is.
@@ -207,7 +209,7 @@ func (l *listener[T]) renew() error {
 	if err := l.places.Put(l.number, l.want); err != nil {
 		return err
 	}
-	return l.until.Put(uint32(0), *until)
+	return l.until.Put(l.kind.until, *until)
 }
 
 // keep renews the lease until the listener is closed or cannot go on.
@@ -301,7 +303,7 @@ func mapID(m *ebpf.Map) (ebpf.MapID, error) {
 
 // lostSoFar counts the events that the reader in this place did not get.
 func (l *listener[T]) lostSoFar() (n uint64, err error) {
-	err = l.lost.Lookup(l.number, &n)
+	err = l.lost.Lookup(l.kind.lost+l.number, &n)
 	return n, err
 }
 
@@ -390,7 +392,7 @@ func (l *listener[T]) end() error {
 	if err != nil || slices.Contains(taken, true) {
 		return err
 	}
-	return l.until.Put(uint32(0), uint64(0))
+	return l.until.Put(l.kind.until, uint64(0))
 }
 
 func (l *listener[T]) closeMaps() {

@@ -21,7 +21,7 @@ func (x *interleaved) followHere(rule FollowRule) *Follower {
 	f.kind, f.want = following, want
 	x.must(f.begin(x.Director, followerMaps(x.Director)))
 	f.want.Until = ^uint64(0) >> 1
-	x.must(f.places.Put(f.number, f.want), f.until.Put(uint32(0), f.want.Until))
+	x.must(f.places.Put(f.number, f.want), f.until.Put(f.kind.until, f.want.Until))
 	x.Cleanup(f.closeMaps)
 	return f
 }

@@ -49,7 +49,7 @@ const tellPause = 5 * time.Millisecond
 
 var telling = listenerKind{
 	verb: "tell backups", noun: "teller", doing: "following connections", places: bpfobj.LbMapFollowers,
-	ring: 16 << 20,
+	ring: 16 << 20, until: followLease, lost: maxTracers,
 }
 
 // Teller receives what backups are to know of, from its making until it is closed. The

@@ -39,7 +39,7 @@ func Trace(f Filter) (*Tracer, error) {
 }
 
 func tracerMaps(d *Director) listenerMaps {
-	return listenerMaps{d.maps.TracedUntil, d.maps.Tracers, d.maps.Rings, d.maps.LostEvents}
+	return listenerMaps{d.maps.ListenedUntil, d.maps.Tracers, d.maps.Rings, d.maps.Unheard}
 }
 
 // tracing counts the tracers.

@@ -299,7 +299,7 @@ func TestKilledTracer(t *testing.T) {
 	}
 	now, err := monotonic()
 	r.must(err)
-	r.must(r.maps.TracedUntil.Put(uint32(0), now-uint64(time.Second)))
+	r.must(r.maps.ListenedUntil.Put(uint32(0), now-uint64(time.Second)))
 	r.fromClient(testenv.TCP(client1, vip, "A"))
 	if until := r.tracedUntil(); until != 0 {
 		t.Errorf("nobody traces any more until %d", until)
@@ -315,7 +315,7 @@ func TestKilledTracer(t *testing.T) {
 
 func (r *rig) tracedUntil() (until uint64) {
 	r.Helper()
-	r.must(r.maps.TracedUntil.Lookup(uint32(0), &until))
+	r.must(r.maps.ListenedUntil.Lookup(uint32(0), &until))
 	return until
 }
 

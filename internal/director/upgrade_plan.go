@@ -78,10 +78,10 @@ var policies = map[string]policy{
 	"service_zeros": convert, "server_zeros": convert, "outbound": convert, "quarantines": convert,
 	"service_births": convert, "server_births": convert,
 
-	"conn_records": own, "call_records": own, "allowances": renew, "check_flows": renew, "asked": renew, "cuttings": renew, "fragments": renew, "lost_events": renew, "maglev_scratch": renew,
+	"conn_records": own, "call_records": own, "allowances": renew, "check_flows": renew, "asked": renew, "cuttings": renew, "fragments": renew, "unheard": renew, "maglev_scratch": renew,
 	"crowds": renew, "attacks": renew, "handshakes": renew, "maglev_turns": renew, "moments": renew, "proofs": renew, "ramp_turns": renew, "rings": renew, "routes": renew, "scratch": renew, "sources": renew,
-	"service_copies": renew, "sip_readers": renew, "stories": renew, "traced_until": renew, "tracers": renew,
-	"followed_until": renew, "followers": renew, "follow_rings": renew, "lost_follow_events": renew,
+	"service_copies": renew, "sip_readers": renew, "stories": renew, "listened_until": renew, "tracers": renew,
+	"followers": renew, "follow_rings": renew,
 
 	"bucket_tables": keep, "calls": keep, "call_numbers": keep, "client_counts": keep, "defences": keep, "hairpins": keep, "listed": keep, "loads": keep,
 	"localities": keep, "fair_sums": keep, "locality_sets": keep, "maglevs": keep, "reasons": keep, "reply_owners": keep, "reverse4": keep,
