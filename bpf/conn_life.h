@@ -75,9 +75,8 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 			p->news |= NEWS_STATE;
 			p->was = change.was;
 			p->state = change.state;
-			handshake_follow(
-				handshake_open(change.was, seen->flags, seen->forward),
-				handshake_open(change.state, seen->flags, seen->forward));
+			handshake_follow(handshake_open(change.was, seen->flags, seen->forward),
+					 handshake_open(change.state, seen->flags, seen->forward));
 		}
 		if (is_established(change.state) && !is_established(change.was))
 			conn_assure(flow, seen);

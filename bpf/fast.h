@@ -151,8 +151,8 @@ static __always_inline int fast_owner(void *ctx, enum hook hook, struct packet *
 	return replies;
 }
 
-static __always_inline int fast_find(void *ctx, enum hook hook, struct packet *p,
-				     struct settled *s, union conn_key *key, int expect_replies,
+static __always_inline int fast_find(void *ctx, enum hook hook, struct packet *p, struct settled *s,
+				     union conn_key *key, int expect_replies,
 				     const struct settings *set, __u8 family)
 {
 	int found = fast_owner(ctx, hook, p, s, key, expect_replies, set, family);
@@ -165,13 +165,17 @@ static __always_inline int fast_find(void *ctx, enum hook hook, struct packet *p
  * that (fast_move), as a new state does. */
 static __always_inline int fast_takes(struct packet *p, const struct settled *s)
 {
-	if (s->seen.flags & CONN_HAIRPIN)
-		return 0;
+	const struct conn *c = &s->seen;
+
 	if (s->side == NAT_DESTINATION)
-		return fast_capable(s->seen.forward);
-	if (reply_marks(&s->seen, p->tcp_bits, 0))
-		p->news |= NEWS_STATE;
-	return replies_return(s->seen.forward);
+		return !(c->flags & CONN_HAIRPIN) && fast_capable(c->forward);
+	if (c->flags & (CONN_HAIRPIN | CONN_UNPROVEN)) {
+		if (c->flags & CONN_HAIRPIN)
+			return 0;
+		if (reply_marks(c, p->tcp_bits, 0))
+			p->news |= NEWS_STATE;
+	}
+	return replies_return(c->forward);
 }
 
 /* Notes by which rules the packet changes its connection's state, and how it is forwarded. In

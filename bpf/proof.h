@@ -12,9 +12,9 @@
  *
  * Other replies go to anybody who asks, and all that a client sends can be sent blindly; that
  * there was one is noted (CONN_ASSURED). Replies are those that count (reply_side.h): what does
- * not come from the server's side is dropped first, and proves nothing. Each server counts its unproven entries
- * (LOAD_UNPROVEN): before an entry is inserted, until it is proven or removed, by the CPU that
- * does it. The audit compares.
+ * not come from the server's side is dropped first, and proves nothing. Each server counts its
+ * unproven entries (LOAD_UNPROVEN): before an entry is inserted, until it is proven or removed, by
+ * the CPU that does it. The audit compares.
  */
 #ifndef IMBANG_PROOF_H
 #define IMBANG_PROOF_H
