@@ -3,6 +3,7 @@
 package acceptance
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/l7/haproxytest"
 	"imbang/internal/testenv"
 )
@@ -55,10 +57,11 @@ func (l *lossless) checking() (end func()) {
 	}
 }
 
-// starve waits until a server that is up gets no requests while the others do, and notes that it is
-// to stay so.
+// starve waits until a server that fails its checks was found down and gets no requests while the
+// others do, and notes that it is to stay so.
 func (l *lossless) starve(s *haproxytest.Server) (end func()) {
 	l.t.Helper()
+	l.await(s.Name+" is down", func() bool { return !l.lastDown(s.Name).IsZero() })
 	others := func() int64 { return l.requests() - s.Requests() }
 	own, other := s.Requests(), others()
 	l.await(s.Name+" gets no requests", func() bool {
@@ -68,6 +71,25 @@ func (l *lossless) starve(s *haproxytest.Server) (end func()) {
 		return others()-other > 50
 	})
 	return l.without(s.Name, time.Now())
+}
+
+// lastDown is when a server was found down; zero: it is up.
+func (l *lossless) lastDown(server string) (at time.Time) {
+	l.t.Helper()
+	for line := range strings.Lines(l.do("events", "-n", "1000", "-o", "json")) {
+		var e events.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			l.t.Fatal(err)
+		}
+		switch {
+		case e.Server != server:
+		case e.Kind == events.ServerDown:
+			at = e.Time
+		case e.Kind == events.ServerUp:
+			at = time.Time{}
+		}
+	}
+	return at
 }
 
 // A server that is found down gets no request from then on, though HAProxy takes long to check a

@@ -6,14 +6,11 @@ package acceptance
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/l7/haproxytest"
 )
 
@@ -74,23 +71,4 @@ func (l *lossless) reloadAgain(round int) (stop func()) {
 	stop = func() { cancel(); reloads.Wait() }
 	l.t.Cleanup(stop)
 	return stop
-}
-
-// lastDown is when a server was found down; zero: it is up.
-func (l *lossless) lastDown(server string) (at time.Time) {
-	l.t.Helper()
-	for line := range strings.Lines(l.do("events", "-n", "1000", "-o", "json")) {
-		var e events.Event
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			l.t.Fatal(err)
-		}
-		switch {
-		case e.Server != server:
-		case e.Kind == events.ServerDown:
-			at = e.Time
-		case e.Kind == events.ServerUp:
-			at = time.Time{}
-		}
-	}
-	return at
 }

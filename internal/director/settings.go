@@ -78,7 +78,7 @@ var settings = []struct {
 		func(s *bpfobj.LbSettings) *uint32 { return &s.SyncRefreshPeriod }},
 	{"sync_retries", "how often they are told of it nevertheless, each time after an eighth of sync_refresh_period", 3,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.SyncRetries }},
-	{"sync_sock_size", "send and receive buffer of the sockets of synchronization, in bytes; 0: the system's", anyNumber,
+	{"sync_sock_size", "send and receive buffer of the sockets of synchronization, in bytes; 0: the system's for sending, 8 MiB for receiving", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.SyncSockSize }},
 	{"sync_threshold", "with which packet of its client a connection is first told to backups; sync_threshold=\"3 50\" sets sync_period, too, as on Linux", maxPackets,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.SyncThreshold }},

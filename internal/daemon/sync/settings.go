@@ -21,7 +21,7 @@ type Settings struct {
 	Version uint8 // of messages that a master sends (sync_version)
 	// Queue is how many messages of a thread may wait to be sent (sync_qlen_max).
 	Queue int
-	// SocketSize is the size of the sockets' buffers [bytes]; 0: the system's
+	// SocketSize is the size of the sockets' buffers [bytes]; 0: receiveBuffer, and the system's for sending
 	// (sync_sock_size). It is read when a role begins.
 	SocketSize int
 }

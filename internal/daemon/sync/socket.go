@@ -151,13 +151,19 @@ func sendSocket(l link, group netip.AddrPort, ttl uint8, size int) (*net.UDPConn
 	})
 }
 
-// receiveSocket is a backup's, as make_receive_sock sets it up: it gets what comes to the
-// group through the interface.
+// receiveBuffer is room for what comes while a backup waits for the table or for a CPU [bytes]: no
+// message is acknowledged, so what finds no room is lost. It may be more than net.core.rmem_max.
+const receiveBuffer = 8 << 20
+
+// receiveSocket is a backup's: it gets what comes to the group through the interface. It is set up
+// as in make_receive_sock, but for its buffer if no size is given.
 func receiveSocket(l link, group netip.AddrPort, size int) (*net.UDPConn, error) {
 	return openSocket(l, "receive from", group, func(o *options) {
 		o.set("SO_REUSEADDR", unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 		if size > 0 {
 			o.set("SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, size)
+		} else {
+			o.set("SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer)
 		}
 		o.set("SO_RXQ_OVFL", unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
 		o.do("SO_BINDTODEVICE", unix.BindToDevice(o.fd, l.name))

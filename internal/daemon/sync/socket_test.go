@@ -70,6 +70,9 @@ func TestSockets(t *testing.T) {
 			if got := option(t, there, unix.SOL_SOCKET, unix.SO_RCVBUF); got != 120000 {
 				t.Errorf("SO_RCVBUF %d", got)
 			}
+			if got := option(t, elsewhere, unix.SOL_SOCKET, unix.SO_RCVBUF); got != 2*receiveBuffer {
+				t.Errorf("without a size: SO_RCVBUF %d", got)
+			}
 			discover := option(t, send, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER)
 			if six {
 				discover = option(t, send, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER)

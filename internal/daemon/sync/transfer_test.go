@@ -149,7 +149,7 @@ func TestTransferEnds(t *testing.T) {
 	})
 }
 
-// Through a socket, to a backup that runs.
+// Through a socket, to a backup that runs, though it does nothing for the time of the transfer.
 func TestTransferOverANetwork(t *testing.T) {
 	a, b := twoHosts(t)
 	there := newFakeTable()
@@ -159,13 +159,16 @@ func TestTransferOverANetwork(t *testing.T) {
 		entries = append(entries, connection(i))
 	}
 	transfer := Transfer{}
-	if err := a.Do(func() error {
+	there.mu.Lock()
+	err := a.Do(func() error {
 		return transfer.Send(context.Background(), Config{Role: RoleMaster, Interface: "eth0"}, these(entries...))
-	}); err != nil {
+	})
+	there.mu.Unlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "every entry is on the backup", func() bool { return len(there.all()) == 5000 })
-	err := a.Do(func() error {
+	err = a.Do(func() error {
 		return (&Transfer{}).Send(context.Background(), Config{Role: RoleMaster, Interface: "eth9"}, these(entries...))
 	})
 	if err == nil || !strings.Contains(err.Error(), "eth9: no such interface") {
