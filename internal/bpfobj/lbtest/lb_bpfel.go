@@ -110,104 +110,104 @@ type LbMapFaults struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	LbMapAddressLeases    = "address_leases"
-	LbMapAllowances       = "allowances"
-	LbMapAsked            = "asked"
-	LbMapAttacks          = "attacks"
-	LbMapBarriers         = "barriers"
-	LbMapBucketTables     = "bucket_tables"
-	LbMapCallNumbers      = "call_numbers"
-	LbMapCallRecords      = "call_records"
-	LbMapCalls            = "calls"
-	LbMapCheckFlows       = "check_flows"
-	LbMapClocks           = "clocks"
-	LbMapConfig           = "config"
-	LbMapConnRecords      = "conn_records"
-	LbMapConns4           = "conns4"
-	LbMapConns6           = "conns6"
-	LbMapCuttings         = "cuttings"
-	LbMapDefences         = "defences"
-	LbMapFailoverWords    = "failover_words"
-	LbMapFairSums         = "fair_sums"
-	LbMapFollowRings      = "follow_rings"
-	LbMapFollowedUntil    = "followed_until"
-	LbMapFollowers        = "followers"
-	LbMapFragments        = "fragments"
-	LbMapFreeLists        = "free_lists"
-	LbMapGuarded          = "guarded"
-	LbMapHairpins         = "hairpins"
-	LbMapHandOvers        = "hand_overs"
-	LbMapHandshakes       = "handshakes"
-	LbMapListed           = "listed"
-	LbMapLoads            = "loads"
-	LbMapLocalities       = "localities"
-	LbMapLocalitySets     = "locality_sets"
-	LbMapLostEvents       = "lost_events"
-	LbMapLostFollowEvents = "lost_follow_events"
-	LbMapMaglevScratch    = "maglev_scratch"
-	LbMapMaglevTurns      = "maglev_turns"
-	LbMapMaglevs          = "maglevs"
-	LbMapMarks            = "marks"
-	LbMapMoments          = "moments"
-	LbMapOrder            = "order"
-	LbMapOutbound         = "outbound"
-	LbMapPeerDirectors    = "peer_directors"
-	LbMapPeers            = "peers"
-	LbMapProofs           = "proofs"
-	LbMapQuarantines      = "quarantines"
-	LbMapRampTurns        = "ramp_turns"
-	LbMapReasons          = "reasons"
-	LbMapReplyAddresses   = "reply_addresses"
-	LbMapReplyOwners      = "reply_owners"
-	LbMapReverse4         = "reverse4"
-	LbMapReverse6         = "reverse6"
-	LbMapRings            = "rings"
-	LbMapRoutes           = "routes"
-	LbMapScratch          = "scratch"
-	LbMapSecrets          = "secrets"
-	LbMapServerBirths     = "server_births"
-	LbMapServerCounters   = "server_counters"
-	LbMapServerRates      = "server_rates"
-	LbMapServerZeros      = "server_zeros"
-	LbMapServers          = "servers"
-	LbMapServiceBirths    = "service_births"
-	LbMapServiceCopies    = "service_copies"
-	LbMapServiceCounters  = "service_counters"
-	LbMapServiceRates     = "service_rates"
-	LbMapServiceStates    = "service_states"
-	LbMapServiceZeros     = "service_zeros"
-	LbMapServices         = "services"
-	LbMapSipReaders       = "sip_readers"
-	LbMapSources          = "sources"
-	LbMapStages           = "stages"
-	LbMapStories          = "stories"
-	LbMapSuccessors       = "successors"
-	LbMapTimerEntries4    = "timer_entries4"
-	LbMapTimerEntries6    = "timer_entries6"
-	LbMapTracedUntil      = "traced_until"
-	LbMapTracers          = "tracers"
-	LbMapTrees            = "trees"
-	LbMapWheel            = "wheel"
-	LbMapXdpStages        = "xdp_stages"
-	LbMapXdpSuccessors    = "xdp_successors"
-	LbProgAdoptConns      = "adopt_conns"
-	LbProgBeatRates       = "beat_rates"
-	LbProgBeatSweep       = "beat_sweep"
-	LbProgEndOrphans      = "end_orphans"
-	LbProgExplain         = "explain"
-	LbProgImportConns     = "import_conns"
-	LbProgLbClient        = "lb_client"
-	LbProgLbLocal         = "lb_local"
-	LbProgLbServer        = "lb_server"
-	LbProgLbWhole         = "lb_whole"
-	LbProgLbXdpClient     = "lb_xdp_client"
-	LbProgLbXdpMore       = "lb_xdp_more"
-	LbProgLbXdpServer     = "lb_xdp_server"
-	LbProgRepairTable     = "repair_table"
-	LbProgStartClocks     = "start_clocks"
-	LbProgTableChanged    = "table_changed"
-	LbProgTurnWheel       = "turn_wheel"
-	LbVarVariant          = "variant"
+	LbMapAddressLeases   = "address_leases"
+	LbMapAllowances      = "allowances"
+	LbMapAsked           = "asked"
+	LbMapAttacks         = "attacks"
+	LbMapBarriers        = "barriers"
+	LbMapBucketTables    = "bucket_tables"
+	LbMapCallNumbers     = "call_numbers"
+	LbMapCallRecords     = "call_records"
+	LbMapCalls           = "calls"
+	LbMapCheckFlows      = "check_flows"
+	LbMapClientCounts    = "client_counts"
+	LbMapClocks          = "clocks"
+	LbMapConfig          = "config"
+	LbMapConnRecords     = "conn_records"
+	LbMapConns4          = "conns4"
+	LbMapConns6          = "conns6"
+	LbMapCrowds          = "crowds"
+	LbMapCuttings        = "cuttings"
+	LbMapDefences        = "defences"
+	LbMapFailoverWords   = "failover_words"
+	LbMapFairSums        = "fair_sums"
+	LbMapFollowRings     = "follow_rings"
+	LbMapFollowers       = "followers"
+	LbMapFragments       = "fragments"
+	LbMapFreeLists       = "free_lists"
+	LbMapGuarded         = "guarded"
+	LbMapHairpins        = "hairpins"
+	LbMapHandOvers       = "hand_overs"
+	LbMapHandshakes      = "handshakes"
+	LbMapListed          = "listed"
+	LbMapListenedUntil   = "listened_until"
+	LbMapLoads           = "loads"
+	LbMapLocalities      = "localities"
+	LbMapLocalitySets    = "locality_sets"
+	LbMapMaglevScratch   = "maglev_scratch"
+	LbMapMaglevTurns     = "maglev_turns"
+	LbMapMaglevs         = "maglevs"
+	LbMapMarks           = "marks"
+	LbMapMoments         = "moments"
+	LbMapOrder           = "order"
+	LbMapOutbound        = "outbound"
+	LbMapPeerDirectors   = "peer_directors"
+	LbMapPeers           = "peers"
+	LbMapProofs          = "proofs"
+	LbMapQuarantines     = "quarantines"
+	LbMapRampTurns       = "ramp_turns"
+	LbMapReasons         = "reasons"
+	LbMapReplyAddresses  = "reply_addresses"
+	LbMapReplyOwners     = "reply_owners"
+	LbMapReverse4        = "reverse4"
+	LbMapReverse6        = "reverse6"
+	LbMapRings           = "rings"
+	LbMapRoutes          = "routes"
+	LbMapScratch         = "scratch"
+	LbMapSecrets         = "secrets"
+	LbMapServerBirths    = "server_births"
+	LbMapServerCounters  = "server_counters"
+	LbMapServerRates     = "server_rates"
+	LbMapServerZeros     = "server_zeros"
+	LbMapServers         = "servers"
+	LbMapServiceBirths   = "service_births"
+	LbMapServiceCopies   = "service_copies"
+	LbMapServiceCounters = "service_counters"
+	LbMapServiceRates    = "service_rates"
+	LbMapServiceStates   = "service_states"
+	LbMapServiceZeros    = "service_zeros"
+	LbMapServices        = "services"
+	LbMapSipReaders      = "sip_readers"
+	LbMapSources         = "sources"
+	LbMapStages          = "stages"
+	LbMapStories         = "stories"
+	LbMapSuccessors      = "successors"
+	LbMapTimerEntries4   = "timer_entries4"
+	LbMapTimerEntries6   = "timer_entries6"
+	LbMapTracers         = "tracers"
+	LbMapTrees           = "trees"
+	LbMapUnheard         = "unheard"
+	LbMapWheel           = "wheel"
+	LbMapXdpStages       = "xdp_stages"
+	LbMapXdpSuccessors   = "xdp_successors"
+	LbProgAdoptConns     = "adopt_conns"
+	LbProgBeatRates      = "beat_rates"
+	LbProgBeatSweep      = "beat_sweep"
+	LbProgEndOrphans     = "end_orphans"
+	LbProgExplain        = "explain"
+	LbProgImportConns    = "import_conns"
+	LbProgLbClient       = "lb_client"
+	LbProgLbLocal        = "lb_local"
+	LbProgLbServer       = "lb_server"
+	LbProgLbWhole        = "lb_whole"
+	LbProgLbXdpClient    = "lb_xdp_client"
+	LbProgLbXdpMore      = "lb_xdp_more"
+	LbProgLbXdpServer    = "lb_xdp_server"
+	LbProgRepairTable    = "repair_table"
+	LbProgStartClocks    = "start_clocks"
+	LbProgTableChanged   = "table_changed"
+	LbProgTurnWheel      = "turn_wheel"
+	LbVarVariant         = "variant"
 )
 
 // LoadLb returns the embedded CollectionSpec for Lb.
@@ -275,86 +275,86 @@ type LbProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LbMapSpecs struct {
-	AddressLeases    *ebpf.MapSpec `ebpf:"address_leases"`
-	Allowances       *ebpf.MapSpec `ebpf:"allowances"`
-	Asked            *ebpf.MapSpec `ebpf:"asked"`
-	Attacks          *ebpf.MapSpec `ebpf:"attacks"`
-	Barriers         *ebpf.MapSpec `ebpf:"barriers"`
-	BucketTables     *ebpf.MapSpec `ebpf:"bucket_tables"`
-	CallNumbers      *ebpf.MapSpec `ebpf:"call_numbers"`
-	CallRecords      *ebpf.MapSpec `ebpf:"call_records"`
-	Calls            *ebpf.MapSpec `ebpf:"calls"`
-	CheckFlows       *ebpf.MapSpec `ebpf:"check_flows"`
-	Clocks           *ebpf.MapSpec `ebpf:"clocks"`
-	Config           *ebpf.MapSpec `ebpf:"config"`
-	ConnRecords      *ebpf.MapSpec `ebpf:"conn_records"`
-	Conns4           *ebpf.MapSpec `ebpf:"conns4"`
-	Conns6           *ebpf.MapSpec `ebpf:"conns6"`
-	Cuttings         *ebpf.MapSpec `ebpf:"cuttings"`
-	Defences         *ebpf.MapSpec `ebpf:"defences"`
-	FailoverWords    *ebpf.MapSpec `ebpf:"failover_words"`
-	FairSums         *ebpf.MapSpec `ebpf:"fair_sums"`
-	FollowRings      *ebpf.MapSpec `ebpf:"follow_rings"`
-	FollowedUntil    *ebpf.MapSpec `ebpf:"followed_until"`
-	Followers        *ebpf.MapSpec `ebpf:"followers"`
-	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
-	FreeLists        *ebpf.MapSpec `ebpf:"free_lists"`
-	Guarded          *ebpf.MapSpec `ebpf:"guarded"`
-	Hairpins         *ebpf.MapSpec `ebpf:"hairpins"`
-	HandOvers        *ebpf.MapSpec `ebpf:"hand_overs"`
-	Handshakes       *ebpf.MapSpec `ebpf:"handshakes"`
-	Listed           *ebpf.MapSpec `ebpf:"listed"`
-	Loads            *ebpf.MapSpec `ebpf:"loads"`
-	Localities       *ebpf.MapSpec `ebpf:"localities"`
-	LocalitySets     *ebpf.MapSpec `ebpf:"locality_sets"`
-	LostEvents       *ebpf.MapSpec `ebpf:"lost_events"`
-	LostFollowEvents *ebpf.MapSpec `ebpf:"lost_follow_events"`
-	MaglevScratch    *ebpf.MapSpec `ebpf:"maglev_scratch"`
-	MaglevTurns      *ebpf.MapSpec `ebpf:"maglev_turns"`
-	Maglevs          *ebpf.MapSpec `ebpf:"maglevs"`
-	Marks            *ebpf.MapSpec `ebpf:"marks"`
-	Moments          *ebpf.MapSpec `ebpf:"moments"`
-	Order            *ebpf.MapSpec `ebpf:"order"`
-	Outbound         *ebpf.MapSpec `ebpf:"outbound"`
-	PeerDirectors    *ebpf.MapSpec `ebpf:"peer_directors"`
-	Peers            *ebpf.MapSpec `ebpf:"peers"`
-	Proofs           *ebpf.MapSpec `ebpf:"proofs"`
-	Quarantines      *ebpf.MapSpec `ebpf:"quarantines"`
-	RampTurns        *ebpf.MapSpec `ebpf:"ramp_turns"`
-	Reasons          *ebpf.MapSpec `ebpf:"reasons"`
-	ReplyAddresses   *ebpf.MapSpec `ebpf:"reply_addresses"`
-	ReplyOwners      *ebpf.MapSpec `ebpf:"reply_owners"`
-	Reverse4         *ebpf.MapSpec `ebpf:"reverse4"`
-	Reverse6         *ebpf.MapSpec `ebpf:"reverse6"`
-	Rings            *ebpf.MapSpec `ebpf:"rings"`
-	Routes           *ebpf.MapSpec `ebpf:"routes"`
-	Scratch          *ebpf.MapSpec `ebpf:"scratch"`
-	Secrets          *ebpf.MapSpec `ebpf:"secrets"`
-	ServerBirths     *ebpf.MapSpec `ebpf:"server_births"`
-	ServerCounters   *ebpf.MapSpec `ebpf:"server_counters"`
-	ServerRates      *ebpf.MapSpec `ebpf:"server_rates"`
-	ServerZeros      *ebpf.MapSpec `ebpf:"server_zeros"`
-	Servers          *ebpf.MapSpec `ebpf:"servers"`
-	ServiceBirths    *ebpf.MapSpec `ebpf:"service_births"`
-	ServiceCopies    *ebpf.MapSpec `ebpf:"service_copies"`
-	ServiceCounters  *ebpf.MapSpec `ebpf:"service_counters"`
-	ServiceRates     *ebpf.MapSpec `ebpf:"service_rates"`
-	ServiceStates    *ebpf.MapSpec `ebpf:"service_states"`
-	ServiceZeros     *ebpf.MapSpec `ebpf:"service_zeros"`
-	Services         *ebpf.MapSpec `ebpf:"services"`
-	SipReaders       *ebpf.MapSpec `ebpf:"sip_readers"`
-	Sources          *ebpf.MapSpec `ebpf:"sources"`
-	Stages           *ebpf.MapSpec `ebpf:"stages"`
-	Stories          *ebpf.MapSpec `ebpf:"stories"`
-	Successors       *ebpf.MapSpec `ebpf:"successors"`
-	TimerEntries4    *ebpf.MapSpec `ebpf:"timer_entries4"`
-	TimerEntries6    *ebpf.MapSpec `ebpf:"timer_entries6"`
-	TracedUntil      *ebpf.MapSpec `ebpf:"traced_until"`
-	Tracers          *ebpf.MapSpec `ebpf:"tracers"`
-	Trees            *ebpf.MapSpec `ebpf:"trees"`
-	Wheel            *ebpf.MapSpec `ebpf:"wheel"`
-	XdpStages        *ebpf.MapSpec `ebpf:"xdp_stages"`
-	XdpSuccessors    *ebpf.MapSpec `ebpf:"xdp_successors"`
+	AddressLeases   *ebpf.MapSpec `ebpf:"address_leases"`
+	Allowances      *ebpf.MapSpec `ebpf:"allowances"`
+	Asked           *ebpf.MapSpec `ebpf:"asked"`
+	Attacks         *ebpf.MapSpec `ebpf:"attacks"`
+	Barriers        *ebpf.MapSpec `ebpf:"barriers"`
+	BucketTables    *ebpf.MapSpec `ebpf:"bucket_tables"`
+	CallNumbers     *ebpf.MapSpec `ebpf:"call_numbers"`
+	CallRecords     *ebpf.MapSpec `ebpf:"call_records"`
+	Calls           *ebpf.MapSpec `ebpf:"calls"`
+	CheckFlows      *ebpf.MapSpec `ebpf:"check_flows"`
+	ClientCounts    *ebpf.MapSpec `ebpf:"client_counts"`
+	Clocks          *ebpf.MapSpec `ebpf:"clocks"`
+	Config          *ebpf.MapSpec `ebpf:"config"`
+	ConnRecords     *ebpf.MapSpec `ebpf:"conn_records"`
+	Conns4          *ebpf.MapSpec `ebpf:"conns4"`
+	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
+	Crowds          *ebpf.MapSpec `ebpf:"crowds"`
+	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
+	Defences        *ebpf.MapSpec `ebpf:"defences"`
+	FailoverWords   *ebpf.MapSpec `ebpf:"failover_words"`
+	FairSums        *ebpf.MapSpec `ebpf:"fair_sums"`
+	FollowRings     *ebpf.MapSpec `ebpf:"follow_rings"`
+	Followers       *ebpf.MapSpec `ebpf:"followers"`
+	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
+	FreeLists       *ebpf.MapSpec `ebpf:"free_lists"`
+	Guarded         *ebpf.MapSpec `ebpf:"guarded"`
+	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
+	HandOvers       *ebpf.MapSpec `ebpf:"hand_overs"`
+	Handshakes      *ebpf.MapSpec `ebpf:"handshakes"`
+	Listed          *ebpf.MapSpec `ebpf:"listed"`
+	ListenedUntil   *ebpf.MapSpec `ebpf:"listened_until"`
+	Loads           *ebpf.MapSpec `ebpf:"loads"`
+	Localities      *ebpf.MapSpec `ebpf:"localities"`
+	LocalitySets    *ebpf.MapSpec `ebpf:"locality_sets"`
+	MaglevScratch   *ebpf.MapSpec `ebpf:"maglev_scratch"`
+	MaglevTurns     *ebpf.MapSpec `ebpf:"maglev_turns"`
+	Maglevs         *ebpf.MapSpec `ebpf:"maglevs"`
+	Marks           *ebpf.MapSpec `ebpf:"marks"`
+	Moments         *ebpf.MapSpec `ebpf:"moments"`
+	Order           *ebpf.MapSpec `ebpf:"order"`
+	Outbound        *ebpf.MapSpec `ebpf:"outbound"`
+	PeerDirectors   *ebpf.MapSpec `ebpf:"peer_directors"`
+	Peers           *ebpf.MapSpec `ebpf:"peers"`
+	Proofs          *ebpf.MapSpec `ebpf:"proofs"`
+	Quarantines     *ebpf.MapSpec `ebpf:"quarantines"`
+	RampTurns       *ebpf.MapSpec `ebpf:"ramp_turns"`
+	Reasons         *ebpf.MapSpec `ebpf:"reasons"`
+	ReplyAddresses  *ebpf.MapSpec `ebpf:"reply_addresses"`
+	ReplyOwners     *ebpf.MapSpec `ebpf:"reply_owners"`
+	Reverse4        *ebpf.MapSpec `ebpf:"reverse4"`
+	Reverse6        *ebpf.MapSpec `ebpf:"reverse6"`
+	Rings           *ebpf.MapSpec `ebpf:"rings"`
+	Routes          *ebpf.MapSpec `ebpf:"routes"`
+	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
+	Secrets         *ebpf.MapSpec `ebpf:"secrets"`
+	ServerBirths    *ebpf.MapSpec `ebpf:"server_births"`
+	ServerCounters  *ebpf.MapSpec `ebpf:"server_counters"`
+	ServerRates     *ebpf.MapSpec `ebpf:"server_rates"`
+	ServerZeros     *ebpf.MapSpec `ebpf:"server_zeros"`
+	Servers         *ebpf.MapSpec `ebpf:"servers"`
+	ServiceBirths   *ebpf.MapSpec `ebpf:"service_births"`
+	ServiceCopies   *ebpf.MapSpec `ebpf:"service_copies"`
+	ServiceCounters *ebpf.MapSpec `ebpf:"service_counters"`
+	ServiceRates    *ebpf.MapSpec `ebpf:"service_rates"`
+	ServiceStates   *ebpf.MapSpec `ebpf:"service_states"`
+	ServiceZeros    *ebpf.MapSpec `ebpf:"service_zeros"`
+	Services        *ebpf.MapSpec `ebpf:"services"`
+	SipReaders      *ebpf.MapSpec `ebpf:"sip_readers"`
+	Sources         *ebpf.MapSpec `ebpf:"sources"`
+	Stages          *ebpf.MapSpec `ebpf:"stages"`
+	Stories         *ebpf.MapSpec `ebpf:"stories"`
+	Successors      *ebpf.MapSpec `ebpf:"successors"`
+	TimerEntries4   *ebpf.MapSpec `ebpf:"timer_entries4"`
+	TimerEntries6   *ebpf.MapSpec `ebpf:"timer_entries6"`
+	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
+	Trees           *ebpf.MapSpec `ebpf:"trees"`
+	Unheard         *ebpf.MapSpec `ebpf:"unheard"`
+	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
+	XdpStages       *ebpf.MapSpec `ebpf:"xdp_stages"`
+	XdpSuccessors   *ebpf.MapSpec `ebpf:"xdp_successors"`
 }
 
 // LbVariableSpecs contains global variables before they are loaded into the kernel.
@@ -384,86 +384,86 @@ func (o *LbObjects) Close() error {
 //
 // It can be passed to LoadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LbMaps struct {
-	AddressLeases    *ebpf.Map `ebpf:"address_leases"`
-	Allowances       *ebpf.Map `ebpf:"allowances"`
-	Asked            *ebpf.Map `ebpf:"asked"`
-	Attacks          *ebpf.Map `ebpf:"attacks"`
-	Barriers         *ebpf.Map `ebpf:"barriers"`
-	BucketTables     *ebpf.Map `ebpf:"bucket_tables"`
-	CallNumbers      *ebpf.Map `ebpf:"call_numbers"`
-	CallRecords      *ebpf.Map `ebpf:"call_records"`
-	Calls            *ebpf.Map `ebpf:"calls"`
-	CheckFlows       *ebpf.Map `ebpf:"check_flows"`
-	Clocks           *ebpf.Map `ebpf:"clocks"`
-	Config           *ebpf.Map `ebpf:"config"`
-	ConnRecords      *ebpf.Map `ebpf:"conn_records"`
-	Conns4           *ebpf.Map `ebpf:"conns4"`
-	Conns6           *ebpf.Map `ebpf:"conns6"`
-	Cuttings         *ebpf.Map `ebpf:"cuttings"`
-	Defences         *ebpf.Map `ebpf:"defences"`
-	FailoverWords    *ebpf.Map `ebpf:"failover_words"`
-	FairSums         *ebpf.Map `ebpf:"fair_sums"`
-	FollowRings      *ebpf.Map `ebpf:"follow_rings"`
-	FollowedUntil    *ebpf.Map `ebpf:"followed_until"`
-	Followers        *ebpf.Map `ebpf:"followers"`
-	Fragments        *ebpf.Map `ebpf:"fragments"`
-	FreeLists        *ebpf.Map `ebpf:"free_lists"`
-	Guarded          *ebpf.Map `ebpf:"guarded"`
-	Hairpins         *ebpf.Map `ebpf:"hairpins"`
-	HandOvers        *ebpf.Map `ebpf:"hand_overs"`
-	Handshakes       *ebpf.Map `ebpf:"handshakes"`
-	Listed           *ebpf.Map `ebpf:"listed"`
-	Loads            *ebpf.Map `ebpf:"loads"`
-	Localities       *ebpf.Map `ebpf:"localities"`
-	LocalitySets     *ebpf.Map `ebpf:"locality_sets"`
-	LostEvents       *ebpf.Map `ebpf:"lost_events"`
-	LostFollowEvents *ebpf.Map `ebpf:"lost_follow_events"`
-	MaglevScratch    *ebpf.Map `ebpf:"maglev_scratch"`
-	MaglevTurns      *ebpf.Map `ebpf:"maglev_turns"`
-	Maglevs          *ebpf.Map `ebpf:"maglevs"`
-	Marks            *ebpf.Map `ebpf:"marks"`
-	Moments          *ebpf.Map `ebpf:"moments"`
-	Order            *ebpf.Map `ebpf:"order"`
-	Outbound         *ebpf.Map `ebpf:"outbound"`
-	PeerDirectors    *ebpf.Map `ebpf:"peer_directors"`
-	Peers            *ebpf.Map `ebpf:"peers"`
-	Proofs           *ebpf.Map `ebpf:"proofs"`
-	Quarantines      *ebpf.Map `ebpf:"quarantines"`
-	RampTurns        *ebpf.Map `ebpf:"ramp_turns"`
-	Reasons          *ebpf.Map `ebpf:"reasons"`
-	ReplyAddresses   *ebpf.Map `ebpf:"reply_addresses"`
-	ReplyOwners      *ebpf.Map `ebpf:"reply_owners"`
-	Reverse4         *ebpf.Map `ebpf:"reverse4"`
-	Reverse6         *ebpf.Map `ebpf:"reverse6"`
-	Rings            *ebpf.Map `ebpf:"rings"`
-	Routes           *ebpf.Map `ebpf:"routes"`
-	Scratch          *ebpf.Map `ebpf:"scratch"`
-	Secrets          *ebpf.Map `ebpf:"secrets"`
-	ServerBirths     *ebpf.Map `ebpf:"server_births"`
-	ServerCounters   *ebpf.Map `ebpf:"server_counters"`
-	ServerRates      *ebpf.Map `ebpf:"server_rates"`
-	ServerZeros      *ebpf.Map `ebpf:"server_zeros"`
-	Servers          *ebpf.Map `ebpf:"servers"`
-	ServiceBirths    *ebpf.Map `ebpf:"service_births"`
-	ServiceCopies    *ebpf.Map `ebpf:"service_copies"`
-	ServiceCounters  *ebpf.Map `ebpf:"service_counters"`
-	ServiceRates     *ebpf.Map `ebpf:"service_rates"`
-	ServiceStates    *ebpf.Map `ebpf:"service_states"`
-	ServiceZeros     *ebpf.Map `ebpf:"service_zeros"`
-	Services         *ebpf.Map `ebpf:"services"`
-	SipReaders       *ebpf.Map `ebpf:"sip_readers"`
-	Sources          *ebpf.Map `ebpf:"sources"`
-	Stages           *ebpf.Map `ebpf:"stages"`
-	Stories          *ebpf.Map `ebpf:"stories"`
-	Successors       *ebpf.Map `ebpf:"successors"`
-	TimerEntries4    *ebpf.Map `ebpf:"timer_entries4"`
-	TimerEntries6    *ebpf.Map `ebpf:"timer_entries6"`
-	TracedUntil      *ebpf.Map `ebpf:"traced_until"`
-	Tracers          *ebpf.Map `ebpf:"tracers"`
-	Trees            *ebpf.Map `ebpf:"trees"`
-	Wheel            *ebpf.Map `ebpf:"wheel"`
-	XdpStages        *ebpf.Map `ebpf:"xdp_stages"`
-	XdpSuccessors    *ebpf.Map `ebpf:"xdp_successors"`
+	AddressLeases   *ebpf.Map `ebpf:"address_leases"`
+	Allowances      *ebpf.Map `ebpf:"allowances"`
+	Asked           *ebpf.Map `ebpf:"asked"`
+	Attacks         *ebpf.Map `ebpf:"attacks"`
+	Barriers        *ebpf.Map `ebpf:"barriers"`
+	BucketTables    *ebpf.Map `ebpf:"bucket_tables"`
+	CallNumbers     *ebpf.Map `ebpf:"call_numbers"`
+	CallRecords     *ebpf.Map `ebpf:"call_records"`
+	Calls           *ebpf.Map `ebpf:"calls"`
+	CheckFlows      *ebpf.Map `ebpf:"check_flows"`
+	ClientCounts    *ebpf.Map `ebpf:"client_counts"`
+	Clocks          *ebpf.Map `ebpf:"clocks"`
+	Config          *ebpf.Map `ebpf:"config"`
+	ConnRecords     *ebpf.Map `ebpf:"conn_records"`
+	Conns4          *ebpf.Map `ebpf:"conns4"`
+	Conns6          *ebpf.Map `ebpf:"conns6"`
+	Crowds          *ebpf.Map `ebpf:"crowds"`
+	Cuttings        *ebpf.Map `ebpf:"cuttings"`
+	Defences        *ebpf.Map `ebpf:"defences"`
+	FailoverWords   *ebpf.Map `ebpf:"failover_words"`
+	FairSums        *ebpf.Map `ebpf:"fair_sums"`
+	FollowRings     *ebpf.Map `ebpf:"follow_rings"`
+	Followers       *ebpf.Map `ebpf:"followers"`
+	Fragments       *ebpf.Map `ebpf:"fragments"`
+	FreeLists       *ebpf.Map `ebpf:"free_lists"`
+	Guarded         *ebpf.Map `ebpf:"guarded"`
+	Hairpins        *ebpf.Map `ebpf:"hairpins"`
+	HandOvers       *ebpf.Map `ebpf:"hand_overs"`
+	Handshakes      *ebpf.Map `ebpf:"handshakes"`
+	Listed          *ebpf.Map `ebpf:"listed"`
+	ListenedUntil   *ebpf.Map `ebpf:"listened_until"`
+	Loads           *ebpf.Map `ebpf:"loads"`
+	Localities      *ebpf.Map `ebpf:"localities"`
+	LocalitySets    *ebpf.Map `ebpf:"locality_sets"`
+	MaglevScratch   *ebpf.Map `ebpf:"maglev_scratch"`
+	MaglevTurns     *ebpf.Map `ebpf:"maglev_turns"`
+	Maglevs         *ebpf.Map `ebpf:"maglevs"`
+	Marks           *ebpf.Map `ebpf:"marks"`
+	Moments         *ebpf.Map `ebpf:"moments"`
+	Order           *ebpf.Map `ebpf:"order"`
+	Outbound        *ebpf.Map `ebpf:"outbound"`
+	PeerDirectors   *ebpf.Map `ebpf:"peer_directors"`
+	Peers           *ebpf.Map `ebpf:"peers"`
+	Proofs          *ebpf.Map `ebpf:"proofs"`
+	Quarantines     *ebpf.Map `ebpf:"quarantines"`
+	RampTurns       *ebpf.Map `ebpf:"ramp_turns"`
+	Reasons         *ebpf.Map `ebpf:"reasons"`
+	ReplyAddresses  *ebpf.Map `ebpf:"reply_addresses"`
+	ReplyOwners     *ebpf.Map `ebpf:"reply_owners"`
+	Reverse4        *ebpf.Map `ebpf:"reverse4"`
+	Reverse6        *ebpf.Map `ebpf:"reverse6"`
+	Rings           *ebpf.Map `ebpf:"rings"`
+	Routes          *ebpf.Map `ebpf:"routes"`
+	Scratch         *ebpf.Map `ebpf:"scratch"`
+	Secrets         *ebpf.Map `ebpf:"secrets"`
+	ServerBirths    *ebpf.Map `ebpf:"server_births"`
+	ServerCounters  *ebpf.Map `ebpf:"server_counters"`
+	ServerRates     *ebpf.Map `ebpf:"server_rates"`
+	ServerZeros     *ebpf.Map `ebpf:"server_zeros"`
+	Servers         *ebpf.Map `ebpf:"servers"`
+	ServiceBirths   *ebpf.Map `ebpf:"service_births"`
+	ServiceCopies   *ebpf.Map `ebpf:"service_copies"`
+	ServiceCounters *ebpf.Map `ebpf:"service_counters"`
+	ServiceRates    *ebpf.Map `ebpf:"service_rates"`
+	ServiceStates   *ebpf.Map `ebpf:"service_states"`
+	ServiceZeros    *ebpf.Map `ebpf:"service_zeros"`
+	Services        *ebpf.Map `ebpf:"services"`
+	SipReaders      *ebpf.Map `ebpf:"sip_readers"`
+	Sources         *ebpf.Map `ebpf:"sources"`
+	Stages          *ebpf.Map `ebpf:"stages"`
+	Stories         *ebpf.Map `ebpf:"stories"`
+	Successors      *ebpf.Map `ebpf:"successors"`
+	TimerEntries4   *ebpf.Map `ebpf:"timer_entries4"`
+	TimerEntries6   *ebpf.Map `ebpf:"timer_entries6"`
+	Tracers         *ebpf.Map `ebpf:"tracers"`
+	Trees           *ebpf.Map `ebpf:"trees"`
+	Unheard         *ebpf.Map `ebpf:"unheard"`
+	Wheel           *ebpf.Map `ebpf:"wheel"`
+	XdpStages       *ebpf.Map `ebpf:"xdp_stages"`
+	XdpSuccessors   *ebpf.Map `ebpf:"xdp_successors"`
 }
 
 func (m *LbMaps) Close() error {
@@ -478,17 +478,18 @@ func (m *LbMaps) Close() error {
 		m.CallRecords,
 		m.Calls,
 		m.CheckFlows,
+		m.ClientCounts,
 		m.Clocks,
 		m.Config,
 		m.ConnRecords,
 		m.Conns4,
 		m.Conns6,
+		m.Crowds,
 		m.Cuttings,
 		m.Defences,
 		m.FailoverWords,
 		m.FairSums,
 		m.FollowRings,
-		m.FollowedUntil,
 		m.Followers,
 		m.Fragments,
 		m.FreeLists,
@@ -497,11 +498,10 @@ func (m *LbMaps) Close() error {
 		m.HandOvers,
 		m.Handshakes,
 		m.Listed,
+		m.ListenedUntil,
 		m.Loads,
 		m.Localities,
 		m.LocalitySets,
-		m.LostEvents,
-		m.LostFollowEvents,
 		m.MaglevScratch,
 		m.MaglevTurns,
 		m.Maglevs,
@@ -542,9 +542,9 @@ func (m *LbMaps) Close() error {
 		m.Successors,
 		m.TimerEntries4,
 		m.TimerEntries6,
-		m.TracedUntil,
 		m.Tracers,
 		m.Trees,
+		m.Unheard,
 		m.Wheel,
 		m.XdpStages,
 		m.XdpSuccessors,
