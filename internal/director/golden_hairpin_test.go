@@ -5,6 +5,7 @@ package director
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
@@ -16,6 +17,7 @@ import (
 // one about its own, from the service.
 func TestHairpinICMP(t *testing.T) {
 	r := newRig(t, small)
+	r.timeouts(time.Hour, everyState()...) // no connection expires before its last error
 	for _, f := range families {
 		for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
 			r.serve(service(p, at(f.vip(vipMasq), 80), "rr"), f.real(0, 8080))

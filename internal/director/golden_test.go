@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,6 +18,7 @@ import (
 // What becomes of packets, to the byte: topic by topic, in one rig.
 func TestGolden(t *testing.T) {
 	w := newWorld(t, small)
+	w.timeouts(time.Hour, everyState()...) // no connection expires before its table is played
 	for _, topic := range []struct {
 		name string
 		play func(t *testing.T, w *rig)

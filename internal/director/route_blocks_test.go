@@ -100,7 +100,11 @@ func (a replying) reply(client netip.Addr) testenv.Packet {
 // answered is the hardware address of the router that gets a reply; "" if none does.
 func (a replying) answered(client netip.Addr) string {
 	a.Helper()
-	got := a.fromServer(a.reply(client))
+	return a.router(a.fromServer(a.reply(client)))
+}
+
+// router is the hardware address of the router that gets a packet; "" if none does.
+func (a replying) router(got result) string {
 	if got.verdict != redirect {
 		return ""
 	}
@@ -376,9 +380,8 @@ func TestCachedRoutesOfRepliesObeyRules(t *testing.T) {
 							if to := a.answered(client); to != first {
 								t.Fatalf("a reply to %s goes to %q, want %q", client, to, first)
 							}
-							got := a.fromServer(a.request(client).Turned().From(at(f.server(1), 80)))
-							if to := net.HardwareAddr(got.frame[:6]).String(); got.verdict != redirect || to != other {
-								t.Fatalf("the second service's reply to %s: %s to %s, want %s", client, got.verdict, to, other)
+							if to := a.router(a.fromServer(a.request(client).Turned().From(at(f.server(1), 80)))); to != other {
+								t.Fatalf("the second service's reply to %s goes to %q, want %q", client, to, other)
 							}
 						}
 					}
@@ -387,10 +390,13 @@ func TestCachedRoutesOfRepliesObeyRules(t *testing.T) {
 				a.ip(strings.NewReplacer("ALL", f.clients, "VIP", hostRoute(netip.MustParseAddr(f.vip(vipMasq))).String()).Replace(line))
 				time.Sleep(routeLifetime)
 				viaA := a.macs[a.routers[0].String()]
-				if name == "device of arrival" {
+				switch name {
+				case "device of arrival":
 					want(viaA, viaA)
-				} else {
+				case "source":
 					want(viaA, routerMAC)
+				default: // Linux leaves out a prefix's route without a source then
+					want(viaA, "")
 				}
 			})
 		}

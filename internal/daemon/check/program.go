@@ -235,15 +235,16 @@ var remedies = map[syscall.Errno]string{
 	syscall.E2BIG:   "shorten its arguments",
 }
 
-// notStarted is the result of a program that was not started: nothing is known of the server.
-func (e executor) notStarted(command []string, why cause, err error) Result {
+// notStarted is the result of a program that was not started, because of an obstacle if one was seen:
+// nothing is known of the server.
+func notStarted(command []string, why cause, err error, obstacle string) Result {
 	why.local = true
 	var number syscall.Errno
 	if errors.As(err, &number) {
 		why.text = number.Error()
 	}
-	if text := e.obstacle(command); text != "" {
-		return failed("not started: %s: %s", why, text)
+	if obstacle != "" {
+		return failed("not started: %s: %s", why, obstacle)
 	}
 	if text := remedies[number]; text != "" {
 		return failed("not started: %s: %s: %s", command[0], why, text)

@@ -324,3 +324,27 @@ func TestFindProgram(t *testing.T) {
 		}
 	}
 }
+
+// A program that is installed while it is to be started is not said to lack an interpreter.
+func TestProgramInstalledMeanwhile(t *testing.T) {
+	program, err := exec.LookPath("true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "watch")
+	for i := range 300 {
+		_ = os.Remove(path)
+		installed := make(chan error, 1)
+		go func() {
+			time.Sleep(time.Duration(i) * 10 * time.Microsecond)
+			installed <- os.Symlink(program, path)
+		}()
+		r := runWithin(t, ample, &Script{Command: []string{path}}, "127.0.0.1:80")
+		if err := <-installed; err != nil {
+			t.Fatal(err)
+		}
+		if !r.OK && !strings.HasSuffix(r.Detail, path+" does not exist: install it, or correct the path") {
+			t.Fatalf("after %d: %s", i, r.Detail)
+		}
+	}
+}

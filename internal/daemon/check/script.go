@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
@@ -91,7 +92,24 @@ type scriptChecker struct {
 // capabilities(7)): none are ambient or inheritable.
 func (s scriptChecker) Check(ctx context.Context, t Target) Result {
 	start, memoryKills := time.Now(), killsForMemory()
-	c := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
+	c, out, err := s.run(ctx, t)
+	if c.Process != nil {
+		return s.result(ctx, err, c, out, start, memoryKills)
+	}
+	as := asUser(s.credential, s.user)
+	obstacle := as.obstacle(s.command)
+	if obstacle == "" && errors.Is(err, fs.ErrNotExist) { // it was just installed, or its interpreter is missing
+		if c, out, err = s.run(ctx, t); c.Process != nil {
+			return s.result(ctx, err, c, out, start, memoryKills)
+		}
+		obstacle = as.obstacle(s.command)
+	}
+	return notStarted(s.command, reason(ctx, err), err, obstacle)
+}
+
+// run executes the script, and ends what that leaves behind.
+func (s scriptChecker) run(ctx context.Context, t Target) (c *exec.Cmd, out *lastBytes, err error) {
+	c = exec.CommandContext(ctx, s.command[0], s.command[1:]...)
 	c.Dir = "/"
 	c.Env = []string{
 		"PATH=" + SearchPath, "LANG=C.UTF-8", "HOME=" + s.home,
@@ -100,16 +118,16 @@ func (s scriptChecker) Check(ctx context.Context, t Target) Result {
 	if t.Virtual.IsValid() {
 		c.Env = append(c.Env, "IMBANG_VIRTUAL_ADDRESS="+t.Virtual.Addr().String(), "IMBANG_VIRTUAL_PORT="+strconv.Itoa(int(t.Virtual.Port())))
 	}
-	out := &lastBytes{}
+	out = &lastBytes{}
 	c.Stdout, c.Stderr = out, out
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.credential}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	c.WaitDelay = 100 * time.Millisecond
-	err := c.Run()
+	err = c.Run()
 	if c.Process != nil { // what it left running in its process group
 		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 	}
-	return s.result(ctx, err, c, out, start, memoryKills)
+	return c, out, err
 }
 
 func (s scriptChecker) result(ctx context.Context, err error, c *exec.Cmd, out *lastBytes, start time.Time, memoryKills uint64) Result {
@@ -119,8 +137,6 @@ func (s scriptChecker) result(ctx context.Context, err error, c *exec.Cmd, out *
 	}
 	var exited *exec.ExitError
 	switch {
-	case c.Process == nil:
-		return asUser(s.credential, s.user).notStarted(s.command, reason(ctx, err), err)
 	case ctx.Err() != nil:
 		return failed("timeout: killed%s", said)
 	case err == nil || errors.Is(err, exec.ErrWaitDelay) && c.ProcessState.Success():
