@@ -137,12 +137,9 @@ static __always_inline int timer_entry_serves(const struct conn *fresh, __u64 no
 
 /* An entry could not be put into the table: an error, which is -EEXIST if another CPU was
  * first. A function, for the stack's sake. */
-static __noinline int conn_refused(const struct flow *flow, const struct conn *fresh, __u32 booked,
-				   int rc)
+static __noinline int conn_refused(const struct flow *flow, const struct conn *fresh, int rc)
 {
 	entry_counted(flow, fresh->server, fresh->flags, -1);
-	if (booked)
-		timer_entry_give(booked, flow->family);
 	if (conn_exists(flow))
 		return -EEXIST;
 	defence_alarm();
@@ -176,8 +173,11 @@ static __always_inline int conn_insert(const struct flow *flow, struct conn *fre
 	HOOK(CONN_INSERT);
 	entry_counted(flow, fresh->server, fresh->flags, 1);
 	rc = conn_put(flow, fresh);
-	if (rc)
-		return conn_refused(flow, fresh, booked, rc);
+	if (rc) {
+		if (booked)
+			timer_entry_give(booked, flow->family);
+		return conn_refused(flow, fresh, rc);
+	}
 	HOOK(CONN_INSERTED);
 	if (!inherits || booked) {
 		wheel_enter(booked, flow->family, tick_near(fresh->due, now));
