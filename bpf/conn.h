@@ -135,6 +135,17 @@ static __always_inline int timer_entry_serves(const struct conn *fresh, __u64 no
 	       (__s32)(due - tick_after(fresh->expires)) <= 0;
 }
 
+/* An entry could not be put into the table: an error, which is -EEXIST if another CPU was
+ * first. A function, for the stack's sake. */
+static __noinline int conn_refused(const struct flow *flow, const struct conn *fresh, int rc)
+{
+	entry_counted(flow, fresh->server, fresh->flags, -1);
+	if (conn_exists(flow))
+		return -EEXIST;
+	defence_alarm();
+	return rc;
+}
+
 /*
  * Puts an entry into the table and makes a timer entry for it: 0, or not when
  * there is no room (-E2BIG), or when another CPU was first (-EEXIST). The timer entry enters its
@@ -147,13 +158,15 @@ static __always_inline int conn_insert(const struct flow *flow, struct conn *fre
 {
 	__u64 now = now_coarse_ns();
 	__u32 booked = 0;
-	int rc = -E2BIG;
+	int rc;
 
 	fresh->expires = now + timeout;
 	if (!inherits || !timer_entry_serves(fresh, now)) {
 		booked = wheel_book(flow);
-		if (!booked)
-			goto full;
+		if (!booked) {
+			defence_alarm();
+			return -E2BIG;
+		}
 		fresh->number = booked;
 		fresh->due = wheel_tick_for(fresh->expires, now);
 	}
@@ -161,12 +174,9 @@ static __always_inline int conn_insert(const struct flow *flow, struct conn *fre
 	entry_counted(flow, fresh->server, fresh->flags, 1);
 	rc = conn_put(flow, fresh);
 	if (rc) {
-		entry_counted(flow, fresh->server, fresh->flags, -1);
 		if (booked)
 			timer_entry_give(booked, flow->family);
-		if (conn_exists(flow))
-			return -EEXIST;
-		goto full;
+		return conn_refused(flow, fresh, rc);
 	}
 	HOOK(CONN_INSERTED);
 	if (!inherits || booked) {
@@ -176,9 +186,6 @@ static __always_inline int conn_insert(const struct flow *flow, struct conn *fre
 	if (wheel_awaits(tick_near(fresh->due, now)))
 		return 0;
 	return conn_disinherit(flow, fresh->expires, fresh->number) ? -ENOENT : 0;
-full:
-	defence_alarm();
-	return rc;
 }
 
 #endif

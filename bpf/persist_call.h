@@ -115,10 +115,9 @@ __noinline __u32 call_open(struct packet *p, const struct service *svc, __u32 id
 	call_flow(call_name(), p->flow.family, &key);
 	template_fill(&fresh, svc, id, s);
 	rc = conn_insert(&key, &fresh, fresh.timeout * NSEC_PER_SEC, 0);
-	if (rc) {
-		p->inherited.full = rc == -E2BIG ? FULL_TABLE : FULL_NONE;
+	p->inherited.full = rc == -E2BIG ? FULL_TABLE : FULL_NONE;
+	if (rc)
 		return NO_SERVER;
-	}
 	template_counted(id, 1);
 	rc = call_link(&key, &r->call, &fresh, 1);
 	p->inherited.full = rc == -E2BIG ? FULL_CALLS : FULL_NONE;

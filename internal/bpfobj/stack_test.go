@@ -15,6 +15,9 @@ import (
 // frameUnit what Linux 6.1 rounds each of them up to (check_max_stack_depth; 16 later).
 const mostStack, frameUnit = 512, 32
 
+// mostFrames is how many frames it may have (MAX_CALL_FRAMES).
+const mostFrames = 8
+
 // function is one of a program's.
 type function struct {
 	name  string
@@ -63,6 +66,20 @@ func deepest(all map[string]*function, name string) (bytes int, chain []string) 
 	return bytes + own, append([]string{fmt.Sprintf("%s %d", name, own)}, chain...)
 }
 
+// longest is the chain of calls from a function that has the most frames.
+func longest(all map[string]*function, name string) (chain []string) {
+	f := all[name]
+	if f == nil {
+		return nil
+	}
+	for _, called := range f.calls {
+		if c := longest(all, called); len(c) > len(chain) {
+			chain = c
+		}
+	}
+	return append([]string{name}, chain...)
+}
+
 // Every program fits the stack of Linux 6.1, where the verifier counts more than in later
 // kernels: a change that does not is found here, and not first by `make check-6.1`. So do
 // the variants that measure stages and stop packets, whose frames may be greater.
@@ -90,5 +107,8 @@ func fits(t *testing.T, spec *ebpf.CollectionSpec) {
 			t.Errorf("%s: %d bytes of stack, at most %d: %s", name, bytes, mostStack, strings.Join(chain, ", "))
 		}
 		t.Logf("%s: %d bytes: %s", name, bytes, strings.Join(chain, ", "))
+		if chain := longest(all, name); len(chain) > mostFrames {
+			t.Errorf("%s: %d frames, at most %d: %s", name, len(chain), mostFrames, strings.Join(chain, ", "))
+		}
 	}
 }
