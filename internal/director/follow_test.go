@@ -104,7 +104,7 @@ func TestConnectionEvent(t *testing.T) {
 			want := ConnectionEvent{
 				Kind: "state", Protocol: "tcp", Client: netip.MustParseAddrPort(client), Virtual: netip.MustParseAddrPort(virtual),
 				Server: netip.AddrPortFrom(f.serverAddr(0), 8080), Service: virtual + "/tcp", Forward: "Masq",
-				Was: "SYN_RECV", State: "ESTABLISHED", Template: &ControllingTemplate{By: "port", Network: network.String()},
+				Was: "SYN_RECV", State: "ESTABLISHED", Flags: []string{"unproven"}, Template: &ControllingTemplate{By: "port", Network: network.String()},
 			}
 			if diff := cmp.Diff(want, got[1], cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

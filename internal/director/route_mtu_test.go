@@ -194,5 +194,6 @@ func (r *rig) comparesMTU(t *testing.T, f family, client netip.Addr) {
 	long := byServer(sized(answer, want+1))
 	tooBig := f.refusals().tooBig
 	tooBig.MTU = uint32(want)
+	r.forgetAllowances()
 	f.refusedReply(vipMasq, "too big", tooBig).judge(t, long.frame, r.put(long, 0))
 }
