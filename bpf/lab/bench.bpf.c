@@ -17,14 +17,32 @@
 #define SCENE_BYTES 80
 
 #define FIRST_PORT 1024
-#define PORTS_SHIFT 15 /* ports of an address: 2^15 */
+#define PORTS (1 << 15)  /* of an address */
+#define SCENE_SERVERS 16 /* that take turns, at most */
 
-/* user: what is sent. */
+/*
+ * user: what is sent. A flow is a number, of which its addresses and ports are made.
+ * Numbers of flows, addresses and services are powers of two.
+ */
 struct scene {
 	__u8 frame[SCENE_BYTES];
-	__u32 first; /* client address (IPv6: its last word), host byte order */
-	__u32 flows; /* a power of two; each is a port of an address */
-	__u32 turn;  /* kernel: packets so far */
+	/* The first client's address (IPv6: its last word), host byte order. */
+	__u32 first;
+	__u32 flows;
+	/* Clients' addresses, and what selects a flow's address and port. */
+	__u32 addresses;
+	__u32 address_shift;
+	__u32 port_shift;
+	/* Services are addresses from the frame's on; in replies, ports. */
+	__u32 services;
+	__u32 service_shift;
+	/* Replies: of servers that take turns in each service, counted from the frame's
+	 * address, in this order. */
+	__u32 replies;
+	__u32 servers;
+	__u8 order[SCENE_SERVERS];
+	/* kernel: packets so far. */
+	__u32 turn;
 };
 
 struct {
@@ -42,6 +60,27 @@ struct {
 	__type(value, __u32);
 } targets SEC(".maps");
 
+/* Writes a flow's addresses and ports: the last words of the addresses. */
+static __always_inline void write_flow(const struct scene *s, __u32 n, __be32 *src, __be32 *dst,
+				       struct udphdr *udp)
+{
+	__u32 address = s->first + (n >> s->address_shift & (s->addresses - 1));
+	__u16 port = FIRST_PORT + (n >> s->port_shift & (PORTS - 1));
+	__u32 service = n & (s->services - 1), turn;
+
+	if (!s->replies) {
+		*src = bpf_htonl(address);
+		udp->source = bpf_htons(port);
+		*dst = bpf_htonl(bpf_ntohl(*dst) + service);
+		return;
+	}
+	turn = (n >> s->service_shift) % s->servers;
+	*src = bpf_htonl(bpf_ntohl(*src) + s->order[turn & (SCENE_SERVERS - 1)]);
+	udp->source = bpf_htons(bpf_ntohs(udp->source) + service);
+	*dst = bpf_htonl(address);
+	udp->dest = bpf_htons(port);
+}
+
 /* Writes the next packet. */
 static __always_inline int next_packet(void *data, void *end)
 {
@@ -55,16 +94,13 @@ static __always_inline int next_packet(void *data, void *end)
 	n = s->turn++ & (s->flows - 1);
 	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = (void *)(eth + 1);
-		struct udphdr *udp = (void *)(ip + 1);
 
-		ip->saddr = bpf_htonl(s->first + (n >> PORTS_SHIFT));
-		udp->source = bpf_htons(FIRST_PORT + (n & ((1 << PORTS_SHIFT) - 1)));
+		write_flow(s, n, &ip->saddr, &ip->daddr, (void *)(ip + 1));
 	} else {
 		struct ipv6hdr *ip = (void *)(eth + 1);
-		struct udphdr *udp = (void *)(ip + 1);
 
-		ip->saddr.s6_addr32[3] = bpf_htonl(s->first + (n >> PORTS_SHIFT));
-		udp->source = bpf_htons(FIRST_PORT + (n & ((1 << PORTS_SHIFT) - 1)));
+		write_flow(s, n, &ip->saddr.s6_addr32[3], &ip->daddr.s6_addr32[3],
+			   (void *)(ip + 1));
 	}
 	return 0;
 }

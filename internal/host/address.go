@@ -50,7 +50,14 @@ type Route struct {
 }
 
 // AddRoutes adds routes, in order.
-func (n *Namespace) AddRoutes(routes ...Route) error {
+func (n *Namespace) AddRoutes(routes ...Route) error { return n.eachRoute(routes, n.handle.RouteAdd) }
+
+// RemoveRoutes removes routes that were added so.
+func (n *Namespace) RemoveRoutes(routes ...Route) error {
+	return n.eachRoute(routes, n.handle.RouteDel)
+}
+
+func (n *Namespace) eachRoute(routes []Route, change func(*netlink.Route) error) error {
 	for _, r := range routes {
 		nl := &netlink.Route{Dst: ipNet(r.Dst), MTU: r.MTU, MTULock: r.MTULocked}
 		if r.Dev != "" {
@@ -70,7 +77,7 @@ func (n *Namespace) AddRoutes(routes ...Route) error {
 		default:
 			nl.Scope = netlink.SCOPE_LINK
 		}
-		if err := n.handle.RouteAdd(nl); err != nil {
+		if err := change(nl); err != nil {
 			return fmt.Errorf("route %s in network namespace %s: %w", r.Dst, n.name, needRoot(err))
 		}
 	}

@@ -14,11 +14,19 @@ import (
 )
 
 type benchScene struct {
-	_     structs.HostLayout
-	Frame [80]uint8
-	First uint32
-	Flows uint32
-	Turn  uint32
+	_            structs.HostLayout
+	Frame        [80]uint8
+	First        uint32
+	Flows        uint32
+	Addresses    uint32
+	AddressShift uint32
+	PortShift    uint32
+	Services     uint32
+	ServiceShift uint32
+	Replies      uint32
+	Servers      uint32
+	Order        [16]uint8
+	Turn         uint32
 }
 
 // Names of all BPF objects in the ELF.

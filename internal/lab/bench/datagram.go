@@ -29,6 +29,7 @@ type datagrams struct {
 	dst  [6]byte
 
 	payload int // of each; 0: lengths differ, so that a wrong count of bytes shows
+	bits    int // of clients' addresses; 0: 15
 }
 
 // frame is the i-th client's.
@@ -37,25 +38,34 @@ func (d datagrams) frame(i int) []byte {
 	if payload == 0 {
 		payload = 1 + i%maxPayload
 	}
+	return d.datagram(d.client(i), d.to, payload)
+}
+
+// reply is a server's to the i-th client.
+func (d datagrams) reply(from netip.AddrPort, i int) []byte {
+	return d.datagram(from, d.client(i), d.payload)
+}
+
+// datagram is a frame with so many zeros.
+func (d datagrams) datagram(from, to netip.AddrPort, payload int) []byte {
 	f := append(append([]byte(nil), d.dst[:]...), d.src[:]...)
 	length := udpHeader + payload
-	client := d.client(i)
-	if d.to.Addr().Is4() {
+	if to.Addr().Is4() {
 		f = append(f, 8, 0)
 		ip := []byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, unix.IPPROTO_UDP, 0, 0}
 		binary.BigEndian.PutUint16(ip[2:], uint16(20+length))
-		ip = append(append(ip, client.Addr().AsSlice()...), d.to.Addr().AsSlice()...)
+		ip = append(append(ip, from.Addr().AsSlice()...), to.Addr().AsSlice()...)
 		binary.BigEndian.PutUint16(ip[10:], checksum(ip))
 		f = append(f, ip...)
 	} else {
 		f = append(f, 0x86, 0xdd, 0x60, 0, 0, 0, byte(length>>8), byte(length), unix.IPPROTO_UDP, 64)
-		f = append(append(f, client.Addr().AsSlice()...), d.to.Addr().AsSlice()...)
+		f = append(append(f, from.Addr().AsSlice()...), to.Addr().AsSlice()...)
 	}
 	udp := make([]byte, length)
-	binary.BigEndian.PutUint16(udp, client.Port())
-	binary.BigEndian.PutUint16(udp[2:], d.to.Port())
+	binary.BigEndian.PutUint16(udp, from.Port())
+	binary.BigEndian.PutUint16(udp[2:], to.Port())
 	binary.BigEndian.PutUint16(udp[4:], uint16(length))
-	pseudo := append(client.Addr().AsSlice(), d.to.Addr().AsSlice()...)
+	pseudo := append(from.Addr().AsSlice(), to.Addr().AsSlice()...)
 	pseudo = append(pseudo, 0, unix.IPPROTO_UDP, byte(length>>8), byte(length))
 	sum := checksum(append(pseudo, udp...))
 	if sum == 0 {
@@ -65,13 +75,24 @@ func (d datagrams) frame(i int) []byte {
 	return append(f, udp...)
 }
 
-// client is where the i-th datagram comes from: 2^15 addresses, then the next
-// port.
+// clientBits is that of addresses where datagrams.bits is 0.
+const clientBits = 15
+
+func (d datagrams) addressBits() int {
+	if d.bits == 0 {
+		return clientBits
+	}
+	return d.bits
+}
+
+// client is where the i-th datagram comes from: one address after the other, then
+// the next port.
 func (d datagrams) client(i int) netip.AddrPort {
+	bits := d.addressBits()
 	b := d.from.AsSlice()
-	binary.BigEndian.PutUint16(b[len(b)-2:], uint16(i)&0x7fff+1)
+	binary.BigEndian.PutUint16(b[len(b)-2:], uint16(i&(1<<bits-1)+1))
 	addr, _ := netip.AddrFromSlice(b) // as long as the first one
-	return netip.AddrPortFrom(addr, uint16(1024+i>>15))
+	return netip.AddrPortFrom(addr, uint16(1024+i>>bits))
 }
 
 // checksum is the Internet's (RFC 1071).

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 
 	"imbang/internal/lab/measure"
 	"imbang/internal/lab/stats"
@@ -16,6 +17,7 @@ import (
 // FloodConfig says what to send through which directors.
 type FloodConfig struct {
 	Competitors []string // of FloodCompetitors
+	Traffic     []string // of FloodTraffic
 	Schedulers  []string
 	Servers     []int // real servers of the service
 	Flows       int   // connections that are opened
@@ -26,6 +28,7 @@ type FloodConfig struct {
 	LoadOnce   bool
 	Note       string // kept with the result
 	Executable string // path of imbang
+	Against    string // that of another build, which takes part beside this one
 	Progress   func(done, all int)
 }
 
@@ -33,6 +36,7 @@ type FloodConfig struct {
 // kernel's own work included.
 type FloodResult struct {
 	Note        string        `json:"note,omitempty"`
+	Against     string        `json:"against,omitempty"` // path of the other build
 	Machine     Machine       `json:"machine"`
 	Limits      FloodLimits   `json:"limits"`
 	Flows       int           `json:"flows"`
@@ -50,9 +54,10 @@ type FloodCost struct {
 	Competitor string `json:"competitor"`
 	Scheduler  string `json:"scheduler"`
 	Servers    int    `json:"servers"`
-	Traffic    string `json:"traffic"` // one, many: established; new: each packet opens a connection
-	Flows      int    `json:"flows"`   // that take turns; of new ones, how many were opened
-	NS         Cost   `json:"ns"`      // of CPU time for each packet sent
+	Traffic    string `json:"traffic"`          // of FloodTraffic
+	Flows      int    `json:"flows"`            // that take turns; of new ones, how many were opened
+	Clients    int    `json:"client_addresses"` // of those flows
+	NS         Cost   `json:"ns"`               // of CPU time for each packet sent
 	// Own is the director's own cost: what is more than with Base, which drops
 	// the same packets on the director's device, in the same round.
 	Own  Cost   `json:"own_ns"`
@@ -68,14 +73,81 @@ type FloodCost struct {
 	Arrived uint64 `json:"arrived"`
 }
 
-// The kinds of traffic, in the order in which a sample has them.
+// The kinds of traffic. Those of the first three, the earlier series, are of 2^15 client
+// addresses and all short; the others are of 2^14.
 const (
 	oneFlow   = "one"
-	newFlows  = "new"
 	manyFlows = "many"
+	newFlows  = "new"
+
+	floodRequests = "requests"
+	floodOpening  = "opening"
+	floodMix      = "mix"
+	floodReplies  = "replies"
 )
 
-var traffics = []string{oneFlow, manyFlows, newFlows}
+var fewTraffics = []string{oneFlow, manyFlows, newFlows}
+
+var traffics = []string{oneFlow, manyFlows, newFlows, floodRequests, floodOpening, floodMix, floodReplies}
+
+// FloodTraffic lists them.
+func FloodTraffic() []string { return slices.Clone(traffics) }
+
+// floodKind is what is sent of a kind of traffic: n packets of so many flows in rotation,
+// from the first one on.
+type floodKind struct {
+	name            string
+	flows, first, n int
+	large           int // bytes of one frame of ten
+}
+
+// floodPart is what a sample has, one kind after the other.
+type floodPart struct {
+	bits    int // of clients' addresses
+	replies bool
+	kinds   []floodKind
+}
+
+// largeFrame is the longest that Ethernet has.
+const largeFrame = 1514
+
+// parts are those with traffic that was asked for.
+func (f *flood) parts() (list []floodPart) {
+	opened, all := f.Flows-1, f.Flows
+	for _, p := range []floodPart{
+		{bits: clientBits, kinds: []floodKind{{oneFlow, 1, 0, f.Packets, 0}, {newFlows, all, 1, opened, 0}, {manyFlows, all, 0, f.Packets, 0}}},
+		{bits: manyBits, kinds: []floodKind{{floodOpening, all, 1, opened, 0}, {floodRequests, all, 0, f.Packets, 0}, {floodMix, all, 0, f.Packets, largeFrame}}},
+		{bits: manyBits, replies: true, kinds: []floodKind{{floodReplies, all, 0, f.Packets, 0}}},
+	} {
+		if slices.ContainsFunc(p.kinds, func(k floodKind) bool { return slices.Contains(f.Traffic, k.name) }) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// manyBits is the binary logarithm of the number of client addresses.
+const manyBits = 14
+
+// has reports whether a part has such traffic.
+func (p floodPart) has(traffic string) bool {
+	return slices.ContainsFunc(p.kinds, func(k floodKind) bool { return k.name == traffic })
+}
+
+// settings are the tables that a part is sampled with. Which server a connection has is
+// known where there is one, and a reply comes from it.
+func (f *flood) settings(p floodPart) (all []setting) {
+	for _, s := range f.Schedulers {
+		if p.replies {
+			all = append(all, setting{s, 1})
+			continue
+		}
+		for _, n := range f.Servers {
+			all = append(all, setting{s, n})
+		}
+	}
+	return all
+}
 
 // setting is a table of one service.
 type setting struct {
@@ -109,7 +181,7 @@ type floodCell struct {
 // directors in random order, each of them fresh. Nothing is left behind.
 func Flood(ctx context.Context, c FloodConfig) (_ *FloodResult, err error) {
 	f := &flood{FloodConfig: c, network: benchNetworks[4], loaded: map[string]*stage{}, samples: map[floodCell][]measuredFlood{}}
-	f.result = FloodResult{Note: c.Note, Machine: thisMachine(), Flows: c.Flows, Packets: c.Packets, FrameBytes: len(f.frame(f.network.service, 0))}
+	f.result = FloodResult{Note: c.Note, Against: c.Against, Machine: thisMachine(), Flows: c.Flows, Packets: c.Packets, FrameBytes: len(f.datagrams(f.network.service).frame(0))}
 	if f.watch, err = newStopwatch(); err != nil {
 		return nil, err
 	}
@@ -136,21 +208,29 @@ func Flood(ctx context.Context, c FloodConfig) (_ *FloodResult, err error) {
 	return &f.result, nil
 }
 
-func (f *flood) settings() (all []setting) {
-	for _, s := range f.Schedulers {
-		for _, n := range f.Servers {
-			all = append(all, setting{s, n})
+// floodSample is what a director is made ready for, and measured.
+type floodSample struct {
+	part floodPart
+	setting
+}
+
+// planned are the samples of a round with each competitor.
+func (f *flood) planned() (list []floodSample) {
+	for _, p := range f.parts() {
+		for _, s := range f.settings(p) {
+			list = append(list, floodSample{p, s})
 		}
 	}
-	return all
+	return list
 }
 
 func (f *flood) rounds(ctx context.Context, competitors []competitor) error {
 	var calibrations []float64
-	done, all := 0, f.Rounds*len(f.settings())*len(competitors)
+	planned := f.planned()
+	done, all := 0, f.Rounds*len(planned)*len(competitors)
 	for range f.Rounds {
 		calibrations = append(calibrations, float64(measure.Calibrate().Nanoseconds()))
-		for _, s := range shuffled(f.settings()) {
+		for _, s := range shuffled(planned) {
 			for _, c := range shuffled(competitors) {
 				if done++; c.has(s.scheduler) {
 					if err := f.sample(ctx, s, c); err != nil {

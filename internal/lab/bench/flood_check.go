@@ -15,12 +15,32 @@ import (
 )
 
 // destinations are where packets of this stage may end: at the servers, or
-// with a director that does nothing as they were sent.
-func (st *stage) destinations() []netip.Addr {
+// with a director that does nothing as they were sent; replies at the clients.
+func (f *flood) destinations(st *stage) (list []netip.Addr) {
+	if st.replying {
+		d := f.datagrams(f.network.service)
+		d.bits = st.part.bits
+		for i := range min(f.Flows, 1<<d.addressBits()) {
+			list = append(list, d.client(i).Addr())
+		}
+		return list
+	}
 	if st.at == st.inside {
 		return []netip.Addr{st.targets[0].Addr()}
 	}
 	return st.servers
+}
+
+// sources are who a packet of the first flow may be of: the client; of a reply the service,
+// or where nothing translates the server.
+func (f *flood) sources(st *stage) []netip.AddrPort {
+	if !st.replying {
+		return []netip.AddrPort{f.datagrams(f.network.service).client(0)}
+	}
+	if st.at == st.inside || st.targets[0] != f.network.service {
+		return []netip.AddrPort{netip.AddrPortFrom(st.servers[0], server.Port)}
+	}
+	return []netip.AddrPort{f.network.service}
 }
 
 // look reads the first frames that arrived: whole, at a server and its port.
@@ -35,27 +55,30 @@ func (f *flood) look(st *stage) error {
 	if len(frames) == 0 {
 		return errors.New("no packet arrives")
 	}
-	client := f.network.datagrams(f.network.service).client(0)
+	froms, tos, port := f.sources(st), f.destinations(st), uint16(server.Port)
+	if st.replying {
+		tos, port = tos[:1], f.datagrams(f.network.service).client(0).Port()
+	}
 	for _, frame := range frames {
 		src, dst, err := readDatagram(frame)
 		switch {
 		case err != nil:
 			return fmt.Errorf("a packet arrives broken: %w", err)
-		case src != client || dst.Port() != server.Port || !slices.Contains(st.destinations(), dst.Addr()):
-			return fmt.Errorf("a packet of %s arrives as one from %s to %s", client, src, dst)
+		case !slices.Contains(froms, src) || dst.Port() != port || !slices.Contains(tos, dst.Addr()):
+			return fmt.Errorf("a packet of %s arrives as one from %s to %s", froms[0], src, dst)
 		}
 	}
 	return nil
 }
 
-// everyone checks that what arrived did so at the servers, all of it.
+// everyone checks that what arrived did so where it should, all of it.
 func (f *flood) everyone(st *stage) error {
 	all, strange, err := st.sink.Packets()
 	if err != nil {
 		return err
 	}
 	var there uint64
-	for _, a := range st.destinations() {
+	for _, a := range f.destinations(st) {
 		n, err := st.sink.To(a)
 		if err != nil {
 			return err
@@ -63,7 +86,7 @@ func (f *flood) everyone(st *stage) error {
 		there += n
 	}
 	if strange > 0 || there != all {
-		return fmt.Errorf("of %d packets that arrived, %d did so at the servers, and %d are no IPv4", all, there, strange)
+		return fmt.Errorf("of %d packets that arrived, %d did so at those that they were for, and %d are no IPv4", all, there, strange)
 	}
 	return nil
 }

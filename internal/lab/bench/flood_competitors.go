@@ -27,6 +27,7 @@ type competitor struct {
 	base string // whose cost is taken off
 
 	schedulers []string // nil: all
+	other      bool     // of another build
 }
 
 // The names of those that others are compared with.
@@ -40,6 +41,8 @@ const (
 	viaTC    = "imbang-tc"
 	viaPeer  = "imbang-tc-peer" // with the shortcut of veth pairs, which no network card offers
 	viaXDP   = "imbang-xdp"
+
+	imbangEngine = "imbang"
 )
 
 var competitors = []competitor{
@@ -49,9 +52,41 @@ var competitors = []competitor{
 	{name: nftables, engine: "nftables", hook: probe.SinkTC, base: noop},
 	{name: nftFlow, engine: nftFlow, hook: probe.SinkTC, base: noop},
 	{name: ipvs, engine: "ipvs", hook: probe.SinkTC, base: noop},
-	{name: viaTC, engine: "imbang", attach: []string{"--redirect", "device", "--mode", "tc"}, hook: probe.SinkTC, base: noop},
-	{name: viaPeer, engine: "imbang", attach: []string{"--redirect", "peer", "--mode", "tc"}, hook: probe.SinkTC, base: noop},
-	{name: viaXDP, engine: "imbang", attach: []string{"--mode", "xdp"}, hook: probe.SinkXDP, base: noopXDP},
+	{name: viaTC, engine: imbangEngine, attach: []string{"--redirect", "device", "--mode", "tc"}, hook: probe.SinkTC, base: noop},
+	{name: viaPeer, engine: imbangEngine, attach: []string{"--redirect", "peer", "--mode", "tc"}, hook: probe.SinkTC, base: noop},
+	{name: viaXDP, engine: imbangEngine, attach: []string{"--mode", "xdp"}, hook: probe.SinkXDP, base: noopXDP},
+}
+
+// otherName is a competitor of this build as one of another.
+func otherName(name string) string { return "other" + strings.TrimPrefix(name, "imbang") }
+
+// field are all competitors that there can be: with another build, its own too.
+func (f *flood) field() (list []competitor) {
+	list = slices.Clone(competitors)
+	if f.Against == "" {
+		return list
+	}
+	for _, c := range competitors {
+		if c.engine == imbangEngine {
+			c.name, c.other = otherName(c.name), true
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// executable is the program of a competitor of imbang.
+func (f *flood) executable(c competitor) string {
+	if c.other {
+		return f.Against
+	}
+	return f.Executable
+}
+
+// asked reports whether a competitor was asked for. Another build's takes part with its
+// counterpart.
+func (f *flood) asked(c competitor) bool {
+	return slices.ContainsFunc(f.Competitors, func(name string) bool { return name == c.name || c.other && otherName(name) == c.name })
 }
 
 // compared are those whose cost others' are divided by.
@@ -78,12 +113,12 @@ func (c competitor) has(scheduler string) bool {
 // others do not.
 func (f *flood) present(ctx context.Context) (list []competitor, err error) {
 	bases := map[string]bool{}
-	for _, c := range competitors {
-		if !slices.Contains(f.Competitors, c.name) {
+	for _, c := range f.field() {
+		if !f.asked(c) {
 			continue
 		}
 		if c.engine != "" {
-			e, ok := engine.New(c.engine, f.Executable)
+			e, ok := engine.New(c.engine, f.executable(c))
 			if !ok {
 				return nil, fmt.Errorf("no engine %s", c.engine)
 			}
@@ -118,7 +153,7 @@ func (f *flood) attaches(ctx context.Context, c competitor) error {
 	if len(c.attach) == 0 {
 		return nil
 	}
-	help, err := exec.CommandContext(ctx, f.Executable, "attach", "--help").Output()
+	help, err := exec.CommandContext(ctx, f.executable(c), "attach", "--help").Output()
 	if err == nil && !strings.Contains(string(help), c.attach[0]+" ") {
 		err = fmt.Errorf("imbang attach has no option %s", c.attach[0])
 	}

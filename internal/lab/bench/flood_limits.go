@@ -41,9 +41,10 @@ func (f *flood) widen(list []competitor) (restore func(), err error) {
 		}
 	}
 	for _, c := range list {
-		switch c.name {
-		case viaTC, viaPeer, viaXDP:
+		if c.engine == imbangEngine {
 			l.Imbang = f.connections()
+		}
+		switch c.name {
 		case ipvs:
 			l.IPVSTableBits, err = readNumber(ipvsTableBits)
 		case nftables, nftFlow:

@@ -2,7 +2,11 @@
 
 package bench
 
-import "imbang/internal/lab/stats"
+import (
+	"slices"
+
+	"imbang/internal/lab/stats"
+)
 
 // conclude makes costs of the samples, in the order in which they are read.
 func (f *flood) conclude(list []competitor) {
@@ -10,12 +14,15 @@ func (f *flood) conclude(list []competitor) {
 	for _, c := range list {
 		known[c.name] = c
 	}
-	for _, s := range f.Schedulers {
-		for _, n := range f.Servers {
+	for _, p := range f.parts() {
+		for _, s := range f.settings(p) {
 			for _, traffic := range traffics {
-				for _, c := range competitors {
-					if _, ok := known[c.name]; ok && known[c.name].has(s) {
-						f.result.Costs = append(f.result.Costs, f.cost(floodCell{setting{s, n}, c.name, traffic}, known))
+				if !p.has(traffic) || !slices.Contains(f.Traffic, traffic) {
+					continue
+				}
+				for _, c := range f.field() {
+					if _, ok := known[c.name]; ok && known[c.name].has(s.scheduler) {
+						f.result.Costs = append(f.result.Costs, f.cost(floodCell{s, c.name, traffic}, known, p))
 					}
 				}
 			}
@@ -25,12 +32,17 @@ func (f *flood) conclude(list []competitor) {
 }
 
 // cost is that of one cell.
-func (f *flood) cost(cell floodCell, known map[string]competitor) FloodCost {
+func (f *flood) cost(cell floodCell, known map[string]competitor, p floodPart) FloodCost {
 	c := known[cell.competitor]
 	cost := FloodCost{
 		Competitor: c.name, Scheduler: cell.scheduler, Servers: cell.servers, Traffic: cell.traffic,
-		Flows: map[string]int{oneFlow: 1, manyFlows: f.Flows, newFlows: f.Flows - 1}[cell.traffic],
-		Base:  c.base, Over: map[string]stats.Summary{},
+		Base: c.base, Over: map[string]stats.Summary{},
+	}
+	for _, k := range p.kinds {
+		if k.name == cell.traffic {
+			cost.Flows = min(k.flows, k.flows-k.first)
+			cost.Clients = min(cost.Flows, 1<<p.bits)
+		}
 	}
 	var whole []float64
 	for _, m := range f.samples[cell] {
@@ -39,7 +51,7 @@ func (f *flood) cost(cell floodCell, known map[string]competitor) FloodCost {
 	}
 	own := f.own(cell, c.base)
 	cost.NS, cost.Own = stats.Summarize(whole), stats.Summarize(own)
-	for _, name := range compared {
+	for _, name := range append(slices.Clone(compared), otherName(c.name)) {
 		other, ok := known[name]
 		if !ok || name == c.name || c.idle || !other.has(cell.scheduler) {
 			continue

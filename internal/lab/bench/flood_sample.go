@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
+	"imbang/internal/host"
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/measure"
 	"imbang/internal/lab/probe"
@@ -20,50 +22,104 @@ import (
 // floodPayload makes the shortest frames that Ethernet has.
 const floodPayload = 18
 
-// frame is the one that opens the i-th flow.
-func (f *flood) frame(to netip.AddrPort, i int) []byte {
+// datagrams are those that the clients send.
+func (f *flood) datagrams(to netip.AddrPort) datagrams {
 	d := f.network.datagrams(to)
 	d.payload = floodPayload
-	return d.frame(i)
+	return d
 }
 
-// emitter sends to the service, or without one to each of the servers in turn.
-// It is to be called in the namespace outside, where the clients are.
+// emitter sends to the service, or without one to each of the servers in turn; for replies
+// it is the first server. It is to be called in the namespace outside, where both are.
 func (f *flood) emitter(st *stage) (*probe.Emitter, error) {
-	return probe.NewEmitter(far(benchClientDev), f.frame(st.targets[0], 0), len(st.targets))
+	d := f.datagrams(st.targets[0])
+	d.bits = st.part.bits
+	what := probe.Emission{Frame: d.frame(0), Targets: len(st.targets), ClientBits: d.addressBits()}
+	if st.replying {
+		what = probe.Emission{Frame: d.reply(netip.AddrPortFrom(st.servers[0], server.Port), 0), ClientBits: d.addressBits(), Replies: true}
+	}
+	return probe.NewEmitter(far(st.entrance()), what)
 }
 
-// sample measures a competitor with a table, all kinds of traffic.
-func (f *flood) sample(ctx context.Context, s setting, c competitor) (err error) {
+// sample measures a competitor with a table, all kinds of traffic of a part.
+func (f *flood) sample(ctx context.Context, s floodSample, c competitor) (err error) {
 	st := f.loaded[c.name]
 	if st == nil {
 		if st, err = newStage(f.network); err != nil {
 			return err
 		}
-		if f.LoadOnce && c.engine == "imbang" {
+		if f.LoadOnce && c.engine == imbangEngine {
 			f.loaded[c.name] = st
 		} else {
 			defer func() { err = errors.Join(err, st.close()) }()
 		}
 	}
 	defer func() { err = errors.Join(err, st.undrop()) }()
+	st.part, st.replying = s.part, false
 	if err := st.drop(c); err != nil {
 		return err
 	}
-	if err := f.direct(ctx, st, s, c); err != nil {
+	if err := f.direct(ctx, st, s.setting, c); err != nil {
 		return err
 	}
-	err = st.outside.Do(func() error {
+	if s.part.replies {
+		if err := f.turn(ctx, st, c); err != nil {
+			return err
+		}
+	}
+	err = f.sending(st, func(e *probe.Emitter) error {
+		return f.traffic(ctx, st, e, floodCell{setting: s.setting, competitor: c.name})
+	})
+	if err == nil && f.loaded[c.name] != nil {
+		err = f.empty(ctx, st, c)
+	}
+	return err
+}
+
+// sending calls fn with an emitter, in the namespace outside.
+func (f *flood) sending(st *stage, fn func(*probe.Emitter) error) error {
+	return st.outside.Do(func() error {
 		e, err := f.emitter(st)
 		if err != nil {
 			return err
 		}
-		return errors.Join(f.traffic(ctx, st, e, floodCell{setting: s, competitor: c.name}), e.Close())
+		return errors.Join(fn(e), e.Close())
 	})
-	if err == nil && f.loaded[c.name] != nil {
-		err = f.empty(ctx, st)
+}
+
+// turn opens all connections, if there are to be any, and then has packets come from the
+// other side.
+func (f *flood) turn(ctx context.Context, st *stage, c competitor) error {
+	if !c.idle {
+		err := f.sending(st, func(e *probe.Emitter) error {
+			if err := e.Send(ctx, 1, 0, 64); err != nil {
+				return err
+			}
+			if err := f.look(st); err != nil {
+				return err
+			}
+			// The second time in place of those that were lost.
+			if err := e.Send(ctx, f.Flows, 0, 2*f.Flows); err != nil {
+				return err
+			}
+			if _, err := st.arrived(); err != nil {
+				return err
+			}
+			return f.everyone(st)
+		})
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	if err := st.undrop(); err != nil {
+		return err
+	}
+	st.replying = true
+	// Frames arrive only at a device that polls.
+	if err := st.inside.SetOffload(benchServerDev, host.GRO, true); err != nil {
+		return err
+	}
+	return st.drop(c)
 }
 
 // direct sets the director up, or gives it another table.
@@ -84,19 +140,19 @@ func (f *flood) direct(ctx context.Context, st *stage, s setting, c competitor) 
 			return err
 		}
 	}
-	e, ok := engine.New(c.engine, f.Executable)
+	e, ok := engine.New(c.engine, f.executable(c))
 	if !ok {
 		return nil // the kernel alone
 	}
 	if st.instance != nil {
-		return f.replace(ctx, st, f.setup(st, s, c))
+		return f.replace(ctx, st, c, f.setup(st, s, c))
 	}
 	instance, err := e.Start(ctx, f.setup(st, s, c))
 	if err != nil {
 		return err
 	}
 	if st.instance = instance; f.loaded[c.name] != nil {
-		_, _, err = program{st.inside, f.Executable}.run(ctx, "", "ipvsadm", "--set", "0", "0", strconv.Itoa(int(brief.Seconds())))
+		_, _, err = program{st.inside, f.executable(c)}.run(ctx, "", "ipvsadm", "--set", "0", "0", strconv.Itoa(int(brief.Seconds())))
 	}
 	return err
 }
@@ -115,8 +171,8 @@ func (f *flood) setup(st *stage, s setting, c competitor) engine.Setup {
 }
 
 // replace gives a loaded imbang a table.
-func (f *flood) replace(ctx context.Context, st *stage, setup engine.Setup) error {
-	p := program{st.inside, f.Executable}
+func (f *flood) replace(ctx context.Context, st *stage, c competitor, setup engine.Setup) error {
+	p := program{st.inside, f.executable(c)}
 	_, _, err := p.run(ctx, "", "ipvsadm", "-C")
 	if err == nil {
 		_, _, err = p.run(ctx, engine.Table(setup), "ipvsadm", "-R")
@@ -128,7 +184,7 @@ func (f *flood) replace(ctx context.Context, st *stage, setup engine.Setup) erro
 // kernel takes namespaces and tables down later.
 const settle = 500 * time.Millisecond
 
-// traffic sends everything, one kind after the other: the first connection's
+// traffic sends everything of a part, one kind after the other: the first connection's
 // packets, the first of all other connections, and packets of all in rotation.
 func (f *flood) traffic(ctx context.Context, st *stage, e *probe.Emitter, cell floodCell) error {
 	// The first packet opens its connection, and a few more find a way.
@@ -138,16 +194,14 @@ func (f *flood) traffic(ctx context.Context, st *stage, e *probe.Emitter, cell f
 	if err := f.look(st); err != nil {
 		return err
 	}
-	for _, kind := range []struct {
-		name            string
-		flows, first, n int
-	}{{oneFlow, 1, 0, f.Packets}, {newFlows, f.Flows, 1, f.Flows - 1}, {manyFlows, f.Flows, 0, f.Packets}} {
+	for _, kind := range st.part.kinds {
 		before, err := st.arrived()
 		if err != nil {
 			return err
 		}
+		e.Mix(kind.large)
 		measure.Settle(settle)
-		ns, err := f.parts(kind.n, func(at, n int) error { return e.Send(ctx, kind.flows, kind.first+at, n) })
+		ns, err := f.inParts(kind.n, func(at, n int) error { return e.Send(ctx, kind.flows, kind.first+at, n) })
 		if err != nil {
 			return err
 		}
@@ -155,16 +209,18 @@ func (f *flood) traffic(ctx context.Context, st *stage, e *probe.Emitter, cell f
 		if err != nil {
 			return err
 		}
-		cell.traffic = kind.name
-		f.samples[cell] = append(f.samples[cell], measuredFlood{ns, uint64(kind.n), after - before})
+		if slices.Contains(f.Traffic, kind.name) {
+			cell.traffic = kind.name
+			f.samples[cell] = append(f.samples[cell], measuredFlood{ns, uint64(kind.n), after - before})
+		}
 	}
 	return f.everyone(st)
 }
 
-// parts sends n packets in parts of about equal length and returns the median
+// inParts sends n packets in parts of about equal length and returns the median
 // of the parts' nanoseconds a packet: what else the machine does in between
 // shall not count.
-func (f *flood) parts(n int, send func(at, n int) error) (float64, error) {
+func (f *flood) inParts(n int, send func(at, n int) error) (float64, error) {
 	const most = 16
 	var each []float64
 	for i, count := 0, min(n, most); i < count; i++ {
@@ -183,8 +239,8 @@ func (f *flood) parts(n int, send func(at, n int) error) (float64, error) {
 const brief = 10 * time.Second
 
 // empty waits until a loaded imbang's connections have ended.
-func (f *flood) empty(ctx context.Context, st *stage) error {
-	p := program{st.inside, f.Executable}
+func (f *flood) empty(ctx context.Context, st *stage, c competitor) error {
+	p := program{st.inside, f.executable(c)}
 	wait := brief
 	for range 60 {
 		select {

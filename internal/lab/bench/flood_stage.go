@@ -18,10 +18,28 @@ type stage struct {
 	inside, outside *host.Namespace
 	instance        engine.Instance // nil: the kernel alone
 	// What a sample has it do:
-	servers []netip.Addr
-	targets []netip.AddrPort
-	sink    *probe.Sink
-	at      *host.Namespace // where the sink is
+	part     floodPart
+	replying bool // packets come in from the servers
+	servers  []netip.Addr
+	targets  []netip.AddrPort
+	sink     *probe.Sink
+	at       *host.Namespace // where the sink is
+}
+
+// entrance is the director's device that packets come in by.
+func (st *stage) entrance() string {
+	if st.replying {
+		return benchServerDev
+	}
+	return benchClientDev
+}
+
+// exit is the one that they leave by.
+func (st *stage) exit() string {
+	if st.replying {
+		return benchClientDev
+	}
+	return benchServerDev
 }
 
 // newStage makes the namespaces. Nothing but the flood is to pass.
@@ -66,9 +84,9 @@ func (st *stage) build(name host.Run, n benchNetwork) (err error) {
 
 // drop puts a sink where packets end.
 func (st *stage) drop(c competitor) (err error) {
-	dev := far(benchServerDev)
+	dev := far(st.exit())
 	if st.at = st.outside; c.idle {
-		st.at, dev = st.inside, benchClientDev
+		st.at, dev = st.inside, st.entrance()
 	}
 	return st.at.Do(func() error {
 		st.sink, err = probe.NewSink(dev, c.hook)

@@ -19,6 +19,9 @@ func floodTargets(costs []FloodCost) (targets []Target) {
 		{viaTC, oneFlow, ipvs, 1},
 		{viaTC, manyFlows, ipvs, 1},
 		{viaTC, newFlows, ipvs, 1},
+		{viaTC, floodRequests, plain, 1.2},
+		{viaTC, floodReplies, plain, 1.25},
+		{viaTC, floodOpening, plain, 2.4},
 	} {
 		for _, c := range costs {
 			over, compared := c.Over[t.other]
@@ -36,6 +39,7 @@ func floodTargets(costs []FloodCost) (targets []Target) {
 
 // floodTarget names one.
 func floodTarget(c FloodCost, other string) string {
-	what := map[string]string{oneFlow: "a packet of one flow", manyFlows: "a packet of many flows", newFlows: "a new connection"}
+	what := map[string]string{oneFlow: "a packet of one flow", manyFlows: "a packet of many flows", newFlows: "a new connection",
+		floodRequests: "a request of many addresses", floodReplies: "a reply to many addresses", floodOpening: "a new connection of many addresses"}
 	return what[c.Traffic] + " by " + c.Competitor + ", " + c.Scheduler + " with " + fmt.Sprint(c.Servers, " servers") + ", ratio to " + other
 }

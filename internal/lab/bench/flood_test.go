@@ -4,6 +4,7 @@ package bench
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -11,9 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"imbang/internal/host"
+	"imbang/internal/lab/probe"
 	"imbang/internal/lab/server"
 	"imbang/internal/lab/stats"
 	"imbang/internal/testenv"
@@ -51,15 +55,15 @@ func everyPacketArrives(t testing.TB) {
 	const flows, packets, rounds = 300, 4000, 2 // pages come back
 	executable := built(t)
 	for once, run := range map[bool]struct {
-		schedulers, competitors []string
-		cells                   int // with the directors that do nothing
+		schedulers, competitors, traffic []string
+		cells                            int // with the directors that do nothing, samples of a round
 	}{
-		false: {[]string{"mh"}, []string{plain, viaXDP}, 4},
-		true:  {[]string{"rr"}, []string{plain, viaTC}, 3},
+		false: {[]string{"mh"}, []string{plain, viaXDP}, FloodTraffic(), 3 * 4},
+		true:  {[]string{"rr"}, []string{plain, viaTC}, fewTraffics, 3},
 	} {
 		steps := 0
 		r, err := Flood(t.Context(), FloodConfig{
-			Competitors: run.competitors, Schedulers: run.schedulers, Servers: []int{5},
+			Competitors: run.competitors, Traffic: run.traffic, Schedulers: run.schedulers, Servers: []int{5},
 			Flows: flows, Packets: packets, Rounds: rounds, LoadOnce: once, Executable: executable, Note: "a test",
 			Progress: func(done, all int) {
 				if steps++; done != steps || all != rounds*run.cells {
@@ -70,20 +74,24 @@ func everyPacketArrives(t testing.TB) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(r.Costs) != run.cells*3 || len(r.Missing) > 0 || r.FrameBytes != 60 || r.Limits.Imbang == 0 {
+		if want := map[bool]int{false: 4 * len(FloodTraffic()), true: 3 * len(fewTraffics)}[once]; len(r.Costs) != want || len(r.Missing) > 0 || r.FrameBytes != 60 || r.Limits.Imbang == 0 {
 			t.Errorf("%+v", r)
 		}
 		for _, c := range r.Costs {
 			want := uint64(rounds * packets)
-			if c.Traffic == newFlows {
+			opens := c.Traffic == newFlows || c.Traffic == floodOpening
+			if opens {
 				want = rounds * (flows - 1)
 			}
 			if c.Sent != want || c.Arrived != want || c.NS.N != rounds || c.Own.N != rounds {
 				t.Errorf("%+v, want %d packets", c, want)
 			}
 			// So few packets of new connections that noise may exceed what they cost.
-			if c.Traffic != newFlows && c.NS.Min <= 0 {
+			if !opens && c.NS.Min <= 0 {
 				t.Errorf("%+v: packets cost nothing", c)
+			}
+			if replied := c.Traffic == floodReplies; replied != (c.Servers == 1) {
+				t.Errorf("%+v: replies are one server's", c)
 			}
 			if c.Over[plain].N != rounds && strings.HasPrefix(c.Competitor, "imbang") {
 				t.Errorf("%+v is not compared", c)
@@ -107,12 +115,16 @@ func TestFloodFrames(t *testing.T) {
 		"the next port":                 {1, 1 << 20, 1<<15 - 5, 10},
 		"a place behind the last":       {2, 7, 17, 64},
 		"addresses beyond the last 256": {60000, 1 << 16, 59990, 20},
+		"the next port of fewer":        {1, 1 << 20, 1<<14 - 5, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &flood{network: benchNetworks[4]}
 			st, err := newStage(f.network)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if strings.HasSuffix(name, "fewer") {
+				st.part.bits = manyBits
 			}
 			defer func() {
 				if err := errors.Join(st.undrop(), st.close()); err != nil {
@@ -132,7 +144,9 @@ func TestFloodFrames(t *testing.T) {
 				}
 				for i, got := range frames {
 					flow := (c.at + i) % c.flows
-					if want := f.frame(st.targets[flow%c.targets], flow); !bytes.Equal(got, want) {
+					d := f.datagrams(st.targets[flow%c.targets])
+					d.bits = st.part.bits
+					if want := d.frame(flow); !bytes.Equal(got, want) {
 						t.Errorf("%s: frame %d is %x, want %x", idle.name, i, got, want)
 					}
 				}
@@ -141,6 +155,79 @@ func TestFloodFrames(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Replies go to one client after the other, and of a mix one frame of ten is long.
+func TestFloodReplies(t *testing.T) {
+	testenv.Root(t)
+	const flows, at, n = 1 << 20, 1<<14 - 20, 40
+	f := &flood{network: benchNetworks[4], FloodConfig: FloodConfig{Flows: flows}}
+	st, err := newStage(f.network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(st.undrop(), st.close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	st.part, st.replying = floodPart{bits: manyBits, replies: true}, true
+	st.servers, st.targets = f.network.servers(1), []netip.AddrPort{f.network.service}
+	from := netip.AddrPortFrom(st.servers[0], server.Port)
+	if err := st.inside.SetOffload(benchServerDev, host.GRO, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, idle := range competitors[:2] {
+		if err := st.drop(idle); err != nil {
+			t.Fatal(err)
+		}
+		err := f.sending(st, func(e *probe.Emitter) error {
+			e.Mix(largeFrame)
+			return e.Send(t.Context(), flows, at, n)
+		})
+		if err == nil {
+			_, err = st.arrived()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		frames, err := st.sink.Frames()
+		if err != nil || len(frames) != n {
+			t.Fatalf("%s: %d frames arrive, want %d: %v", idle.name, len(frames), n, err)
+		}
+		long := 0
+		for i, got := range frames {
+			d := f.datagrams(f.network.service)
+			d.bits = manyBits
+			if d.payload = int(binary.BigEndian.Uint16(got[etherHeader+2:])) - 20 - udpHeader; d.payload > floodPayload {
+				long++
+			}
+			// The sink keeps so many bytes of each.
+			if want := d.reply(from, at+i); !bytes.Equal(got, want[:len(got)]) {
+				t.Errorf("%s: frame %d is %x, want %x", idle.name, i, got, want[:len(got)])
+			}
+		}
+		if long != n/10 {
+			t.Errorf("%s: %d of %d frames are long", idle.name, long, n)
+		}
+		if err := errors.Join(f.everyone(st), st.undrop()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Another build takes part beside the counterparts that were asked for.
+func TestFloodAgainst(t *testing.T) {
+	f := &flood{FloodConfig: FloodConfig{Competitors: []string{plain, viaTC}, Executable: "mine", Against: "theirs"}}
+	var names []string
+	for _, c := range f.field() {
+		if f.asked(c) {
+			names = append(names, c.name+" "+f.executable(c))
+		}
+	}
+	if want := []string{"plain mine", "imbang-tc mine", "other-tc theirs"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
 	}
 }
 
@@ -167,7 +254,7 @@ func emitted(t *testing.T, f *flood, st *stage, flows, at, n int) (frames [][]by
 
 // A competitor that cannot take part is named, with the reason.
 func TestFloodWithout(t *testing.T) {
-	f := &flood{FloodConfig: FloodConfig{Competitors: []string{plain, viaXDP, nftables}, Schedulers: []string{"mh"}, Executable: "/bin/echo"}}
+	f := &flood{FloodConfig: FloodConfig{Competitors: []string{plain, viaXDP, nftables}, Traffic: fewTraffics, Schedulers: []string{"mh"}, Executable: "/bin/echo"}}
 	list, err := f.present(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +271,7 @@ func TestFloodWithout(t *testing.T) {
 
 // Own costs and ratios are of the same round.
 func TestFloodCosts(t *testing.T) {
-	f := &flood{FloodConfig: FloodConfig{Schedulers: []string{"rr"}, Servers: []int{3}, Flows: 10}, samples: map[floodCell][]measuredFlood{}}
+	f := &flood{FloodConfig: FloodConfig{Traffic: fewTraffics, Schedulers: []string{"rr"}, Servers: []int{3}, Flows: 10}, samples: map[floodCell][]measuredFlood{}}
 	var list []competitor
 	for name, ns := range map[string][]float64{noop: {100, 1000, 10}, plain: {300, 1400, 20}, viaTC: {200, 1800, 15}} {
 		for _, c := range competitors {
@@ -192,7 +279,7 @@ func TestFloodCosts(t *testing.T) {
 				list = append(list, c)
 			}
 		}
-		for _, traffic := range traffics {
+		for _, traffic := range fewTraffics {
 			cell := floodCell{setting{"rr", 3}, name, traffic}
 			for _, v := range ns {
 				f.samples[cell] = append(f.samples[cell], measuredFlood{v, 10, 9})
@@ -228,13 +315,13 @@ func TestFloodRatios(t *testing.T) {
 		{noop, 0, map[string]float64{}},
 		{noopXDP, 0, map[string]float64{}},
 	} {
-		f := &flood{samples: map[floodCell][]measuredFlood{}}
+		f := &flood{FloodConfig: FloodConfig{Traffic: fewTraffics, Flows: 10}, samples: map[floodCell][]measuredFlood{}}
 		known := map[string]competitor{}
 		for _, one := range competitors {
 			known[one.name] = one
 			f.samples[floodCell{setting{"rr", 3}, one.name, oneFlow}] = []measuredFlood{{ns: ns[one.name]}}
 		}
-		got := f.cost(floodCell{setting{"rr", 3}, c.name, oneFlow}, known)
+		got := f.cost(floodCell{setting{"rr", 3}, c.name, oneFlow}, known, f.parts()[0])
 		if got.Own.Median != c.own || len(got.Over) != len(c.over) {
 			t.Errorf("%s: %+v", c.name, got)
 		}

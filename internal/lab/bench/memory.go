@@ -128,7 +128,6 @@ func memoryRound(ctx context.Context, c MemoryConfig) (one measured, err error) 
 func (m *memory) connect(n benchNetwork) error {
 	m.datagrams = n.datagrams(n.service)
 	return errors.Join(
-		m.ns.Sysctl("net.ipv6.conf.all.forwarding", "1"),
 		n.connect(m.ns, m.outside),
 		m.ns.AddNeighbours(benchServerDev, benchOutsideMAC, n.servers(benchServers)...),
 	)

@@ -40,6 +40,14 @@ var benchNetworks = map[int]benchNetwork{
 // connect builds it: the director's namespace has a device to each side, whose
 // other ends lie outside.
 func (n benchNetwork) connect(inside, outside *host.Namespace) error {
+	if err := link(inside, outside); err != nil {
+		return err
+	}
+	return n.address(inside)
+}
+
+// link makes the devices, for the address plans of both families.
+func link(inside, outside *host.Namespace) error {
 	for _, dev := range []string{benchClientDev, benchServerDev} {
 		err := host.Connect(host.End{NS: inside, Name: dev, MAC: benchMAC},
 			host.End{NS: outside, Name: far(dev), MAC: benchOutsideMAC}, host.LinkOptions{})
@@ -47,8 +55,17 @@ func (n benchNetwork) connect(inside, outside *host.Namespace) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// address gives the devices addresses, and routes to clients.
+func (n benchNetwork) address(inside *host.Namespace) error {
+	forwarding := "net.ipv4.ip_forward"
+	if n.router.Is6() {
+		forwarding = "net.ipv6.conf.all.forwarding"
+	}
 	return errors.Join(
-		inside.Sysctl("net.ipv4.ip_forward", "1"),
+		inside.Sysctl(forwarding, "1"),
 		inside.AddAddresses(benchClientDev, n.clientSide),
 		inside.AddAddresses(benchServerDev, n.serverSide),
 		inside.AddRoutes(host.Route{Dst: n.clients, Via: n.router}),

@@ -4,39 +4,50 @@ package bench
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
-
-	"golang.org/x/sys/unix"
+	"slices"
 
 	"imbang/internal/director"
 	"imbang/internal/director/testrun"
 	"imbang/internal/host"
 	"imbang/internal/lab/stats"
-	"imbang/internal/model"
 )
 
 // PacketsConfig says what the data plane's programs are measured with.
 type PacketsConfig struct {
-	Schedulers []string
-	Servers    []int // of the service
-	Flows      []int // established connections in rotation, powers of two
-	Packets    int   // of a round
-	Rounds     int
+	Measures   []string // of PacketMeasures
+	Schedulers []string // of the measure "new"
+	Servers    []int    // likewise, of the service
+	Flows      []int    // of the measure "established": connections in rotation, powers of two
+	Packets    int      // of a round
+	Rounds     int      // 0: as many as are usual for a measure
+	Most       int      // connections, addresses, servers and services of the other measures at most; 0: no bound
+	Against    string   // path of another build's imbang-lab, measured in the same rounds
 	Progress   func(done, all int)
+}
+
+// rounds are those of a measure.
+func (c PacketsConfig) rounds(usual int) int {
+	if c.Rounds > 0 {
+		return c.Rounds
+	}
+	return usual
 }
 
 // PacketsResult is the time of the programs alone, without devices, drivers
 // and sockets: medians and ranges over rounds that take turns with rounds of
 // making the same packets for nobody, whose time is taken off.
 type PacketsResult struct {
-	Packets     int          `json:"packets_per_round"`
-	Making      Cost         `json:"making_ns"` // of a packet, taken off
-	Established []PacketCost `json:"established"`
-	New         []PacketCost `json:"new"`
-	Targets     []Target     `json:"targets,omitempty"`
+	Packets     int           `json:"packets_per_round"`
+	Making      Cost          `json:"making_ns"` // of a packet, taken off
+	Established []PacketCost  `json:"established"`
+	New         []PacketCost  `json:"new"`
+	Traffic     []TrafficCost `json:"traffic"`
+	Other       *PacketsBuild `json:"other_build,omitempty"`
+	Missing     []string      `json:"missing,omitempty"` // measures that were left out, and why
+	Targets     []Target      `json:"targets,omitempty"`
 }
 
 // conclude compares what was measured with the target: wlc has to look
@@ -75,30 +86,47 @@ type packets struct {
 	ns     *host.Namespace
 	making []float64
 	result PacketsResult
-	done   int
+	step   func()
 }
 
-const (
-	packetsService = "10.20.0.1"
-	packetsClients = 0x0a0a0002 // 10.10.0.2
-	packetsServers = "172.16.0.10"
-)
+// fewRounds are those of the measures of few addresses. A new connection's table has room
+// for those of all rounds.
+const fewRounds = 5
 
-// Packets carries it out in a namespace of its own.
+// packetsFirst is the client address of few: 10.10.0.2.
+const packetsFirst = packetsClients + 2
+
+// Packets carries it out in namespaces of its own.
 func Packets(ctx context.Context, c PacketsConfig) (_ *PacketsResult, err error) {
-	var result *PacketsResult
-	err = inPacketsNetwork(c, func(p *packets) error {
-		if err := p.all(ctx); err != nil {
-			return err
+	done := 0
+	step := func() {
+		if done++; c.Progress != nil {
+			c.Progress(done, c.cases()+c.steps())
 		}
-		p.result.Making = stats.Summarize(p.making)
-		p.result.conclude()
-		result = &p.result
-		return nil
-	})
+	}
+	result := &PacketsResult{Packets: c.Packets, Established: []PacketCost{}, New: []PacketCost{}, Traffic: []TrafficCost{}}
+	var making []float64
+	if c.cases() > 0 {
+		few := c
+		few.Rounds = c.rounds(fewRounds)
+		err := inPacketsNetwork(few, func(p *packets) error {
+			p.step, p.result = step, *result
+			if err := p.all(ctx); err != nil {
+				return err
+			}
+			p.result.conclude()
+			*result, making = p.result, p.making
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	made, err := c.measureTraffic(ctx, result, step)
 	if err != nil {
 		return nil, err
 	}
+	result.Making = stats.Summarize(append(making, made...))
 	return result, nil
 }
 
@@ -109,7 +137,7 @@ func inPacketsNetwork(c PacketsConfig, measure func(*packets) error) (err error)
 	if err != nil {
 		return err
 	}
-	p := &packets{PacketsConfig: c, result: PacketsResult{Packets: c.Packets}}
+	p := &packets{PacketsConfig: c, step: func() {}}
 	if p.ns, err = host.NewNamespace(name.Name("dir")); err != nil {
 		return err
 	}
@@ -119,29 +147,10 @@ func inPacketsNetwork(c PacketsConfig, measure func(*packets) error) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, outside.Close()) }()
-	if err := p.connect(outside); err != nil {
+	if err := benchNetworks[4].connect(p.ns, outside); err != nil {
 		return err
 	}
 	return p.ns.Do(func() error { return measure(p) })
-}
-
-// connect makes a way from clients to servers. Nothing needs to be at its ends.
-func (p *packets) connect(outside *host.Namespace) error {
-	for _, dev := range []string{benchClientDev, benchServerDev} {
-		err := host.Connect(host.End{NS: p.ns, Name: dev, MAC: benchMAC}, host.End{NS: outside, Name: "far-" + dev, MAC: benchOutsideMAC}, host.LinkOptions{})
-		if err != nil {
-			return err
-		}
-	}
-	router := netip.MustParseAddr("10.9.0.2")
-	err := errors.Join(
-		p.ns.Sysctl("net.ipv4.ip_forward", "1"),
-		p.ns.AddAddresses(benchClientDev, netip.MustParsePrefix("10.9.0.1/30")),
-		p.ns.AddAddresses(benchServerDev, netip.MustParsePrefix("172.16.0.1/16")),
-		p.ns.AddRoutes(host.Route{Dst: netip.MustParsePrefix("10.10.0.0/16"), Via: router}),
-		p.ns.AddNeighbours(benchClientDev, benchOutsideMAC, router),
-	)
-	return err
 }
 
 // The ways that packets are sent, of those established and of new ones.
@@ -151,12 +160,30 @@ var (
 	paths       = map[testrun.Way]string{testrun.FromHere: "fast", testrun.WholeOnly: "whole", testrun.InXDP: "xdp"}
 )
 
-// cases counts the progress to come.
-func (p *packets) cases() int {
-	return len(established)*len(p.Flows) + len(opening)*len(p.Schedulers)*len(p.Servers)
+// cases counts those of the measures of few addresses.
+func (c PacketsConfig) cases() (n int) {
+	if slices.Contains(c.Measures, fewEstablished) {
+		n += len(established) * len(c.Flows)
+	}
+	if slices.Contains(c.Measures, fewNew) {
+		n += len(opening) * len(c.Schedulers) * len(c.Servers)
+	}
+	return n
 }
 
 func (p *packets) all(ctx context.Context) error {
+	if slices.Contains(p.Measures, fewEstablished) {
+		if err := p.measureEstablished(ctx); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(p.Measures, fewNew) {
+		return p.measureNew(ctx)
+	}
+	return nil
+}
+
+func (p *packets) measureEstablished(ctx context.Context) error {
 	for _, flows := range p.Flows {
 		for _, way := range established {
 			cost, err := p.one(ctx, PacketCost{Scheduler: "rr", Servers: 3, Flows: flows}, way)
@@ -166,6 +193,10 @@ func (p *packets) all(ctx context.Context) error {
 			p.result.Established = append(p.result.Established, cost)
 		}
 	}
+	return nil
+}
+
+func (p *packets) measureNew(ctx context.Context) error {
 	for _, scheduler := range p.Schedulers {
 		for _, servers := range p.Servers {
 			for _, way := range opening {
@@ -182,7 +213,7 @@ func (p *packets) all(ctx context.Context) error {
 
 // one measures a case with a director of its own.
 func (p *packets) one(ctx context.Context, c PacketCost, way testrun.Way) (_ PacketCost, err error) {
-	c.Family, c.Path = "ipv4", paths[way]
+	c.Family, c.Path = ipv4, paths[way]
 	nowhere := testrun.Nowhere
 	if way == testrun.InXDP {
 		nowhere = testrun.NowhereXDP
@@ -206,10 +237,7 @@ func (p *packets) one(ctx context.Context, c PacketCost, way testrun.Way) (_ Pac
 		return c, err
 	}
 	c.NS = stats.Summarize(costs)
-	p.done++
-	if p.Progress != nil {
-		p.Progress(p.done, p.cases())
-	}
+	p.step()
 	return c, nil
 }
 
@@ -242,11 +270,13 @@ func (p *packets) loop(ctx context.Context, c PacketCost, rounds int, measure fu
 // prepare opens the connections whose packets are to be measured, or lets each
 // packet be the first of one.
 func (p *packets) prepare(loop *testrun.PacketLoop, flows int) error {
+	n := benchNetworks[4]
+	from, to := netip.AddrPortFrom(n.firstAddress(packetsFirst), 1024), netip.AddrPortFrom(n.service.Addr(), packetsPort)
 	if flows == 0 {
-		return loop.Scene(packetsFrame(flagSYN), packetsClients, 1<<30)
+		return loop.Scene(packetsFrame(from, to, flagSYN), packetsFirst, 1<<30)
 	}
 	for _, flags := range []byte{flagSYN, flagACK} {
-		if err := loop.Scene(packetsFrame(flags), packetsClients, flows); err != nil {
+		if err := loop.Scene(packetsFrame(from, to, flags), packetsFirst, flows); err != nil {
 			return err
 		}
 		if _, fate, err := loop.Times(flows, testrun.FromHere); err != nil {
@@ -270,68 +300,8 @@ func (p *packets) round(loop *testrun.PacketLoop, way testrun.Way) (float64, err
 // director loads one with a service.
 func (p *packets) director(c PacketCost, connections int) (*director.Director, error) {
 	const room = 2 // so that the hash tables are no fuller than a half
-	d, err := director.OpenOrLoad(director.Sizes{Connections: uint32(max(1<<16, room*connections))})
-	if err != nil {
-		return nil, err
-	}
-	key := model.AddrKey(model.TCP, netip.AddrPortFrom(netip.MustParseAddr(packetsService), 80))
-	service := model.Service{Key: key, Scheduler: c.Scheduler, Netmask: model.FullMask(key.Family)}
-	neighbours := []netip.Addr{}
-	err = d.Batch(func() error {
-		// So many half-open connections would be an attack.
-		if err := d.Set(director.Setting{Name: "syn_defence"}); err != nil {
-			return err
-		}
-		if err := d.AddService(service); err != nil {
-			return err
-		}
-		at := netip.MustParseAddr(packetsServers)
-		for range c.Servers {
-			if err := d.AddServer(service.Key, model.Server{Addr: at, Port: 8080, Weight: 1}); err != nil {
-				return err
-			}
-			neighbours = append(neighbours, at)
-			at = at.Next()
-		}
-		return nil
+	return loadPackets(p.ns, packetCase{
+		PacketKind:  PacketKind{Family: ipv4, Forward: masquerade, Scheduler: c.Scheduler, Services: 1, Servers: c.Servers},
+		Connections: max(leastTable, room*connections),
 	})
-	if err == nil {
-		err = p.ns.AddNeighbours(benchServerDev, benchOutsideMAC, neighbours...)
-	}
-	if err != nil {
-		return nil, errors.Join(err, d.Close(), director.Detach(true))
-	}
-	return d, nil
-}
-
-// TCP's flags, as they are in its header.
-const (
-	flagSYN = 0x02
-	flagACK = 0x10
-)
-
-// packetsFrame is a TCP packet of a client to the service. The ports and the
-// client's address are those of each flow.
-func packetsFrame(flags byte) []byte {
-	const tcpHeader = 20
-	src, dst := hardware(benchOutsideMAC), hardware(benchMAC)
-	to := netip.MustParseAddr(packetsService).As4()
-	f := make([]byte, testrun.PacketLoopBytes)
-	copy(f, dst[:])
-	copy(f[6:], src[:])
-	f[12] = 8
-	ip, tcp := f[etherHeader:etherHeader+20], f[etherHeader+20:]
-	copy(ip, []byte{0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, unix.IPPROTO_TCP}) // not to be fragmented
-	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)+len(tcp)))
-	binary.BigEndian.PutUint32(ip[12:], packetsClients)
-	copy(ip[16:], to[:])
-	binary.BigEndian.PutUint16(ip[10:], checksum(ip))
-	binary.BigEndian.PutUint16(tcp, 1024)
-	binary.BigEndian.PutUint16(tcp[2:], 80)
-	binary.BigEndian.PutUint32(tcp[4:], 1)
-	tcp[12], tcp[13] = tcpHeader/4<<4, flags
-	binary.BigEndian.PutUint16(tcp[14:], 1024)
-	pseudo := append(append([]byte{}, ip[12:]...), 0, unix.IPPROTO_TCP, byte(len(tcp)>>8), byte(len(tcp)))
-	binary.BigEndian.PutUint16(tcp[16:], checksum(append(pseudo, tcp...)))
-	return f
 }

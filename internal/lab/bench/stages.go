@@ -58,7 +58,7 @@ func Stages(ctx context.Context, c StagesConfig) (_ *StagesResult, err error) {
 	done := 0
 	err = inPacketsNetwork(PacketsConfig{Packets: c.Packets, Rounds: c.Rounds}, func(p *packets) error {
 		for _, path := range stagePaths {
-			for _, traffic := range traffics {
+			for _, traffic := range fewTraffics {
 				costs, err := p.stages(ctx, path.way, map[string]int{oneFlow: 1, manyFlows: c.Flows}[traffic])
 				if err != nil {
 					return err
@@ -68,7 +68,7 @@ func Stages(ctx context.Context, c StagesConfig) (_ *StagesResult, err error) {
 					r.Costs = append(r.Costs, cost)
 				}
 				if done++; c.Progress != nil {
-					c.Progress(done, len(stagePaths)*len(traffics))
+					c.Progress(done, len(stagePaths)*len(fewTraffics))
 				}
 			}
 		}

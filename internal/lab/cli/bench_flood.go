@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -44,10 +45,16 @@ A ratio subtracts the same from both sides: noop-xdp if that is the noop of one 
 them, else noop. The socket buffer, which XDP mode does not need, is therefore a cost
 of the other side.
 
-Traffic is of three kinds:
-  one    packets of one established connection
-  many   packets of --flows established connections, in rotation
-  new    each packet opens a connection, until there are --flows
+Traffic (--traffic):
+  one        packets of one established connection
+  many       packets of --flows established connections, in rotation
+  new        each packet opens a connection, until there are --flows
+  requests   as many, from 16384 client addresses instead of 32768
+  opening    as new, from as many addresses
+  mix        as requests; one frame of ten has 1514 bytes
+  replies    packets of one real server to the clients of --flows established
+             connections, in rotation: they come in by the other device
+The first three share a table, and so do the next three. replies has one of its own.
 
 Competitors:
   plain      the kernel forwards; packets are addressed to the servers in turn
@@ -69,11 +76,17 @@ Competitors:
 All are measured in random order in each round, each with a fresh table. Medians
 and ranges of the rounds are printed, and ratios round by round.
 A competitor that loses packets is marked; its cost is still that per packet sent.
-The benchmark checks that packets arrive intact and only at servers.
+The benchmark checks that packets arrive intact and only at servers, and replies only
+at clients.
+
+--against adds other-tc, other-tc-peer and other-xdp: another build of imbang, beside
+the competitors of this one, with the ratio to it.
 
 Requires root. Run nothing else on the machine meanwhile.`,
 		Example: `  imbang-lab bench flood
   imbang-lab bench flood --competitors plain,imbang-tc --rounds 15
+  imbang-lab bench flood --traffic requests,replies,opening --competitors plain,imbang-tc
+  imbang-lab bench flood --against old/imbang --competitors plain,imbang-tc,imbang-xdp
   imbang-lab bench flood --schedulers rr,wlc,sh,mh --servers 3,100,1000 --output json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
@@ -105,6 +118,8 @@ Requires root. Run nothing else on the machine meanwhile.`,
 	}
 	out.Register(c, command.One[bench.FloodResult](""))
 	c.Flags().StringSliceVar(&config.Competitors, "competitors", bench.FloodCompetitors(), "competitors")
+	c.Flags().StringSliceVar(&config.Traffic, "traffic", bench.FloodTraffic(), "kinds of traffic")
+	c.Flags().StringVar(&config.Against, "against", "", "`path` of another build's imbang, which takes part beside this one")
 	c.Flags().StringSliceVar(&config.Schedulers, "schedulers", []string{"rr"}, "schedulers of the service")
 	c.Flags().IntSliceVar(&config.Servers, "servers", []int{3}, "numbers of its real servers")
 	c.Flags().IntVar(&config.Flows, "flows", 1<<16, "connections to open; the tables have room for twice as many")
@@ -121,6 +136,11 @@ func checkFlood(c bench.FloodConfig) error {
 			return fmt.Errorf("unknown competitor %q (%s)", name, strings.Join(known, ", "))
 		}
 	}
+	for _, name := range c.Traffic {
+		if known := bench.FloodTraffic(); !slices.Contains(known, name) {
+			return fmt.Errorf("unknown traffic %q (%s)", name, strings.Join(known, ", "))
+		}
+	}
 	for _, name := range c.Schedulers {
 		if known := model.SchedulerNames(); !slices.Contains(known, name) {
 			return fmt.Errorf("unknown scheduler %q (%s)", name, strings.Join(known, ", "))
@@ -131,8 +151,8 @@ func checkFlood(c bench.FloodConfig) error {
 			return fmt.Errorf("--servers %d: want 1 to 60000", n)
 		}
 	}
-	if len(c.Competitors) == 0 || len(c.Schedulers) == 0 || len(c.Servers) == 0 {
-		return errors.New("--competitors, --schedulers, --servers: want one or more of each")
+	if len(c.Competitors) == 0 || len(c.Traffic) == 0 || len(c.Schedulers) == 0 || len(c.Servers) == 0 {
+		return errors.New("--competitors, --traffic, --schedulers, --servers: want one or more of each")
 	}
 	if c.Flows < 2 || c.Flows > 1<<22 || c.Packets < 1 || c.Rounds < 1 {
 		return fmt.Errorf("--flows, --packets, --rounds: want 2 to %d, 1 or more, 1 or more", 1<<22)
@@ -152,7 +172,7 @@ func printFlood(w io.Writer, r *bench.FloodResult) error {
 	fmt.Fprintln(w, "ns of CPU time a packet sent, median (range); own: more than a director that drops it; ratios: of what is more than one that both have in common")
 	for i, c := range r.Costs {
 		if i == 0 || c.Scheduler != r.Costs[i-1].Scheduler || c.Servers != r.Costs[i-1].Servers {
-			fmt.Fprintf(w, "\n%s, %d servers\n%-6s %-18s %24s %24s\n", c.Scheduler, c.Servers, "flows", "", "whole", "own")
+			fmt.Fprintf(w, "\n%s, %d servers\n%-8s %-18s %24s %24s\n", c.Scheduler, c.Servers, "flows", "", "whole", "own")
 		}
 		printFloodCost(w, c)
 	}
@@ -179,8 +199,14 @@ func printFloodLimits(w io.Writer, l bench.FloodLimits) {
 }
 
 func printFloodCost(w io.Writer, c bench.FloodCost) {
-	fmt.Fprintf(w, "%-6s %-18s %24s %24s", c.Traffic, c.Competitor, costText(c.NS), costText(c.Own))
-	for _, other := range bench.FloodCompetitors() {
+	fmt.Fprintf(w, "%-8s %-18s %24s %24s", c.Traffic, c.Competitor, costText(c.NS), costText(c.Own))
+	others := bench.FloodCompetitors()
+	for _, other := range slices.Sorted(maps.Keys(c.Over)) {
+		if !slices.Contains(others, other) {
+			others = append(others, other) // another build
+		}
+	}
+	for _, other := range others {
 		if over, ok := c.Over[other]; ok {
 			fmt.Fprintf(w, "  /%s %.2f (%.2f to %.2f)", other, over.Median, over.Min, over.Max)
 		}

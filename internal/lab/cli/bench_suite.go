@@ -35,7 +35,7 @@ type suitePart struct {
 
 // suite is all of them, in the order in which they run.
 var suite = []suitePart{
-	{"packets", nil, []string{"--rounds", "2", "--packets", "2000", "--schedulers", "rr,wlc", "--servers", "3,1000", "--flows", "1,65536"}},
+	{"packets", nil, []string{"--rounds", "2", "--packets", "2000", "--schedulers", "rr,wlc", "--servers", "3,1000", "--flows", "1,65536", "--most", "1024"}},
 	{"stages", nil, []string{"--rounds", "1", "--packets", "2000", "--flows", "1024"}},
 	{"path", nil, []string{"--rounds", "2", "--sittings", "1", "--megabytes", "20"}},
 	{"flood", nil, []string{"--packets", "20000", "--rounds", "1"}},

@@ -21,6 +21,7 @@ import (
 type Emitter struct {
 	objs  floodObjects
 	order floodOrder
+	data  []byte // of a page
 	link  link.Link
 }
 
@@ -31,19 +32,34 @@ const (
 	liveFrames = 1 << 1 // BPF_F_TEST_XDP_LIVE_FRAMES of linux/bpf.h
 )
 
-// NewEmitter makes one of flow 0's frame, IPv4 and 60 bytes long. Flow i comes
-// from another client, and goes to the address i modulo targets behind the
-// frame's.
-func NewEmitter(device string, frame []byte, targets int) (*Emitter, error) {
+// Emission is what an Emitter sends.
+type Emission struct {
+	Frame []byte // flow 0's, IPv4 and 60 bytes long
+	// Targets are addresses from the frame's on: flow i goes to the address i modulo
+	// Targets behind it. 0: 1.
+	Targets int
+	// ClientBits is the binary logarithm of the number of clients' addresses, at most 15:
+	// flow i is of another client than the one before.
+	ClientBits int
+	Replies    bool // the frame is a server's; flow i goes to another client
+}
+
+// NewEmitter makes one.
+func NewEmitter(device string, what Emission) (*Emitter, error) {
 	dev, err := ethernet(device)
 	if err != nil {
 		return nil, err
 	}
-	e := &Emitter{order: floodOrder{Device: uint32(dev.Index), Targets: uint32(targets)}}
-	if len(frame) != len(e.order.Frame) {
-		return nil, fmt.Errorf("a frame of %d bytes, must be %d", len(frame), len(e.order.Frame))
+	e := &Emitter{order: floodOrder{Device: uint32(dev.Index), Targets: uint32(max(what.Targets, 1)),
+		ClientBits: uint32(what.ClientBits)}}
+	if what.Replies {
+		e.order.Replies = 1
 	}
-	copy(e.order.Frame[:], frame)
+	if len(what.Frame) != len(e.order.Frame) || what.ClientBits < 0 || what.ClientBits > 15 {
+		return nil, fmt.Errorf("a frame of %d bytes, 2^%d clients: must be %d, and at most 2^15", len(what.Frame), what.ClientBits, len(e.order.Frame))
+	}
+	copy(e.order.Frame[:], what.Frame)
+	e.Mix(0)
 	if err := loadFloodObjects(&e.objs, nil); err != nil {
 		return nil, director.ExplainLoad(err)
 	}
@@ -58,6 +74,13 @@ func NewEmitter(device string, frame []byte, targets int) (*Emitter, error) {
 
 // Close frees it.
 func (e *Emitter) Close() error { return errors.Join(e.link.Close(), e.objs.Close()) }
+
+// Mix makes one frame of ten so long from now on, with zeros behind; 0: none.
+func (e *Emitter) Mix(large int) {
+	e.order.Large = uint32(large)
+	e.data = make([]byte, max(large, len(e.order.Frame)))
+	copy(e.data, e.order.Frame[:])
+}
 
 // Send sends n datagrams of the first flows in rotation, beginning with the
 // at-th. The calling thread does the receiver's work too, as far as that polls.
@@ -80,7 +103,7 @@ func (e *Emitter) run(flows, at, n int) error {
 		return err
 	}
 	_, err := e.objs.Flood.Run(&ebpf.RunOptions{
-		Data: e.order.Frame[:], Repeat: uint32(n), Flags: liveFrames, BatchSize: emitterBatch,
+		Data: e.data, Repeat: uint32(n), Flags: liveFrames, BatchSize: emitterBatch,
 	})
 	if errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("this kernel runs no XDP programs on live frames (Linux 5.18 does): %w", err)

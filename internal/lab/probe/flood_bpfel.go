@@ -14,13 +14,16 @@ import (
 )
 
 type floodOrder struct {
-	_       structs.HostLayout
-	Frame   [60]uint8
-	Device  uint32
-	Targets uint32
-	Flows   uint32
-	Next    uint32
-	Left    uint32
+	_          structs.HostLayout
+	Frame      [60]uint8
+	Device     uint32
+	Targets    uint32
+	ClientBits uint32
+	Replies    uint32
+	Large      uint32
+	Flows      uint32
+	Next       uint32
+	Left       uint32
 }
 
 // Names of all BPF objects in the ELF.

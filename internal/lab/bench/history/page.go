@@ -29,6 +29,9 @@ const preface = `# Performance
 Made by ` + "`imbang bench page`" + ` from [the history](bench/history.jsonl) of ` + "`make bench`" + `; a test compares the two.
 Figures are medians with the range of all rounds in brackets; the figure of a target has the 95 % confidence interval of
 the median where the run stored it. A target is met if both ends of the bracket meet it. [How the benchmarks measure](explanation/benchmarks.md) describes what is measured and how.
+
+` + "`imbang bench packets`" + ` measures replies, IPv6, direct routing, tunnels, many client addresses and services, full tables, route changes and two
+CPUs at once; ` + "`imbang bench flood`" + ` measures requests, replies and new connections of many addresses beside plain forwarding.
 `
 
 // section is a part with what it came to.
