@@ -68,7 +68,7 @@ func openFlows(ns *host.Namespace, from []netip.Addr, to netip.AddrPort) (*flows
 		f.conns = append(f.conns, c)
 		for try := 0; ; try++ {
 			// Two, as those of a client that exists.
-			if server := ask(c); server != "" && ask(c) == server {
+			if server := askEcho(c); server != "" && askEcho(c) == server {
 				f.servers = append(f.servers, server)
 				break
 			}
@@ -81,8 +81,8 @@ func openFlows(ns *host.Namespace, from []netip.Addr, to netip.AddrPort) (*flows
 	return f, nil
 }
 
-// ask is the name of the server that replies; "": none did.
-func ask(c net.Conn) string {
+// askEcho is the name of the server that replies; "": none did.
+func askEcho(c net.Conn) string {
 	const question = "is there anybody"
 	if c.SetDeadline(time.Now().Add(flowInterval/2)) != nil {
 		return ""
@@ -109,14 +109,14 @@ func (f *flows) run(ctx context.Context) {
 	for i, c := range f.conns {
 		all.Go(func() {
 			for beat := time.NewTicker(flowInterval); ctx.Err() == nil; {
-				ask(c)
+				askEcho(c)
 				select {
 				case <-beat.C:
 				case <-ctx.Done():
 				}
 			}
 			for range flowTries {
-				if server := ask(c); server != "" {
+				if server := askEcho(c); server != "" {
 					mu.Lock()
 					defer mu.Unlock()
 					if server == f.servers[i] {
