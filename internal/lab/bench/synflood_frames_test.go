@@ -10,7 +10,7 @@ import (
 )
 
 // The frames are whole ones, of different clients, to the service.
-func TestFloodFrames(t *testing.T) {
+func TestInventedFrames(t *testing.T) {
 	for _, kind := range FloodKinds {
 		t.Run(string(kind), func(t *testing.T) {
 			to, from, each := netip.MustParseAddrPort("10.20.0.1:80"), netip.MustParsePrefix("32.0.0.0/3"), 1
