@@ -35,7 +35,20 @@ func TestBenchSynFlood(t *testing.T) {
 			t.Errorf("without: %+v", p)
 		}
 	}
-	for _, bad := range [][]string{{"--rate", "0"}, {"--established", "501"}, {"--duration", "1ms"}} {
+	got = imbang(t, nil, "", "bench", "synflood", "--kind", "udp", "--rate", "20000", "--duration", "4s", "--rounds", "1",
+		"--established", "10", "--requests", "50", "--new", "10", "--max-connections", "32768", "--output", "json")
+	r = bench.SynFloodResult{}
+	if err := json.Unmarshal([]byte(got.stdout), &r); err != nil {
+		t.Fatalf("%v: %s", err, got.stderr)
+	}
+	if (got.status == 0) != r.Defended || len(r.Policies) != 1 {
+		t.Fatalf("status %d: %+v", got.status, r)
+	}
+	// Datagrams fill the table, so it is a flood.
+	if p := r.Policies[0]; p.Requests < 50 || p.OthersTried < 5 || p.Newcomers != 0 || p.Flows != 10 || p.Connections.Median < 16384 {
+		t.Errorf("%+v", p)
+	}
+	for _, bad := range [][]string{{"--rate", "0"}, {"--kind", "icmp"}, {"--established", "501"}, {"--duration", "1ms"}} {
 		if got := imbang(t, nil, "", append([]string{"bench", "synflood"}, bad...)...); got.status != 2 {
 			t.Errorf("%v: status %d", bad, got.status)
 		}

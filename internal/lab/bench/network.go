@@ -46,7 +46,8 @@ func (n benchNetwork) connect(inside, outside *host.Namespace) error {
 	return n.address(inside)
 }
 
-// link makes the devices, for the address plans of both families.
+// link makes the devices, for the address plans of both families. The director complains if IPv4 is
+// not forwarded.
 func link(inside, outside *host.Namespace) error {
 	for _, dev := range []string{benchClientDev, benchServerDev} {
 		err := host.Connect(host.End{NS: inside, Name: dev, MAC: benchMAC},
@@ -55,17 +56,12 @@ func link(inside, outside *host.Namespace) error {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(inside.Sysctl("net.ipv4.ip_forward", "1"), inside.Sysctl("net.ipv6.conf.all.forwarding", "1"))
 }
 
 // address gives the devices addresses, and routes to clients.
 func (n benchNetwork) address(inside *host.Namespace) error {
-	forwarding := "net.ipv4.ip_forward"
-	if n.router.Is6() {
-		forwarding = "net.ipv6.conf.all.forwarding"
-	}
 	return errors.Join(
-		inside.Sysctl(forwarding, "1"),
 		inside.AddAddresses(benchClientDev, n.clientSide),
 		inside.AddAddresses(benchServerDev, n.serverSide),
 		inside.AddRoutes(host.Route{Dst: n.clients, Via: n.router}),

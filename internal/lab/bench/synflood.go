@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"imbang/internal/host"
@@ -23,7 +24,8 @@ import (
 
 // SynFloodConfig says what to send, and for how long.
 type SynFloodConfig struct {
-	Rate        int           // SYNs per second
+	Kind        FloodKind     // of what the flood consists
+	Rate        int           // packets per second
 	Duration    time.Duration // of each flood
 	Established int           // connections that are there before
 	Requests    int           // per second on all of them
@@ -35,29 +37,37 @@ type SynFloodConfig struct {
 	Progress    func(done, all int)
 }
 
-// SynFloodResult compares what the director does against a SYN flood.
+// SynFloodResult compares what the director does against a flood.
 type SynFloodResult struct {
+	Kind      FloodKind        `json:"kind"`
 	Rate      int              `json:"rate_wanted"`
 	Seconds   float64          `json:"seconds"`
 	Room      int              `json:"room_for_connections"`
 	CPUs      int              `json:"cpus"`
 	Policies  []SynFloodPolicy `json:"policies"`
-	Defended  bool             `json:"defended"` // the last of them lost nothing, and let 95 % in
+	Defended  bool             `json:"defended"` // the last of them met all targets but that of the rate
 	FullSpeed bool             `json:"full_speed"`
 	Targets   []Target         `json:"targets"`
 }
 
 // SynFloodPolicy is what one of them achieved.
 type SynFloodPolicy struct {
-	Name        string        `json:"name"`
-	Settings    []string      `json:"settings"`
-	Rate        stats.Summary `json:"syns_per_s"`
-	Requests    int           `json:"established_requests"`
-	Lost        int           `json:"established_lost"`
-	Broken      int           `json:"established_broken"` // connections
-	Newcomers   int           `json:"new_tried"`
-	Succeeded   int           `json:"new_succeeded"`
-	Success     stats.Summary `json:"new_success"` // of 1
+	Name      string        `json:"name"`
+	Settings  []string      `json:"settings"`
+	Rate      stats.Summary `json:"syns_per_s"`
+	Requests  int           `json:"established_requests"`
+	Lost      int           `json:"established_lost"`
+	Broken    int           `json:"established_broken"` // connections
+	Newcomers int           `json:"new_tried"`
+	Succeeded int           `json:"new_succeeded"`
+	Success   stats.Summary `json:"new_success"` // of 1
+	// Of new connections to a service that is not flooded.
+	OthersTried     int           `json:"others_tried"`
+	OthersSucceeded int           `json:"others_succeeded"`
+	OthersSuccess   stats.Summary `json:"others_success"` // of 1
+	// Flows of UDP to the flooded service, and those that still reached their server in the end.
+	Flows       int           `json:"flows"`
+	FlowsAlive  int           `json:"flows_alive"`
 	ConnectP50  stats.Summary `json:"new_connect_p50_ms"`
 	ConnectP99  stats.Summary `json:"new_connect_p99_ms"`
 	Connections stats.Summary `json:"connections_at_the_end"`
@@ -68,31 +78,16 @@ type SynFloodPolicy struct {
 
 func share(n, of int) float64 { return float64(n) / float64(max(1, of)) }
 
-// synPolicies are what is compared, the defended one last.
-var synPolicies = []struct {
-	name     string
-	settings []string
-}{
-	{"none", []string{"syn_defence=never"}},
-	{"drop_entry", []string{"syn_defence=never", "drop_entry=3"}},
-	{"syn_defence", []string{"syn_defence=auto"}},
-}
-
 // newcomerAddresses are enough that none comes twice in most runs.
 const newcomerAddresses = 3500
-
-// The hop that spoofed addresses are behind.
-const (
-	abyssMAC  = "02:00:00:0a:ff:fe"
-	abyssAddr = "10.10.255.254"
-)
 
 type synflood struct {
 	SynFloodConfig
 	program
 	cluster *topology.Cluster
 	servers []server.Server
-	maker   *synMaker
+	maker   *floodMaker
+	echoes  []func() error
 }
 
 // SynFlood carries the comparison out. Nothing is left behind.
@@ -116,15 +111,17 @@ func SynFlood(ctx context.Context, c SynFloodConfig) (result *SynFloodResult, er
 // up builds the cluster.
 func (f *synflood) up(ctx context.Context, name host.Run, files string) error {
 	var err error
-	f.cluster, err = topology.Build(name, topology.Spec{ClientNamespaces: 1, ClientAddresses: newcomerAddresses, Servers: 3})
+	f.cluster, err = topology.Build(name, topology.Spec{
+		Families: []topology.Family{topology.IPv4, topology.IPv6}, ClientNamespaces: 1, ClientAddresses: newcomerAddresses, Servers: 3,
+	})
 	if err != nil {
 		return err
 	}
 	f.program = program{f.cluster.Director, f.Executable}
-	abyss := netip.MustParseAddr(abyssAddr)
+	abyss := f.Kind.abyss()
 	if err := errors.Join(
-		f.ns.AddNeighbours(topology.ClientDevice, abyssMAC, abyss),
-		f.ns.AddRoutes(host.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: abyss}),
+		f.ns.AddNeighbours(topology.ClientDevice, abyssMAC, abyss.hop),
+		f.ns.AddRoutes(host.Route{Dst: abyss.all, Via: abyss.hop}),
 	); err != nil {
 		return err
 	}
@@ -134,7 +131,12 @@ func (f *synflood) up(ctx context.Context, name host.Run, files string) error {
 			return err
 		}
 		f.servers = append(f.servers, one)
-		if err := one.WaitReady(ctx, f.honest(), netip.AddrPortFrom(s.Addr[topology.IPv4], server.Port)); err != nil {
+		stop, err := echo(s.Namespace, s.Name)
+		if err != nil {
+			return err
+		}
+		f.echoes = append(f.echoes, stop)
+		if err := one.WaitReady(ctx, f.honest(), netip.AddrPortFrom(s.Addr[f.Kind.family()], server.Port)); err != nil {
 			return err
 		}
 	}
@@ -146,19 +148,48 @@ func (f *synflood) up(ctx context.Context, name host.Run, files string) error {
 	if err != nil {
 		return err
 	}
-	f.maker = newSynMaker([6]byte(from), [6]byte(gateway), f.service(), uint32(time.Now().UnixNano()))
+	f.maker = newFloodMaker(f.Kind, [6]byte(from), [6]byte(gateway), f.flooded().at, uint32(time.Now().UnixNano()))
 	return nil
 }
 
 func (f *synflood) honest() *host.Namespace { return f.cluster.Clients[0].Namespace }
 
-func (f *synflood) service() netip.AddrPort {
-	return netip.AddrPortFrom(f.cluster.Virtual(topology.IPv4), server.Port)
+// floodService is a virtual service, and the port of its servers.
+type floodService struct {
+	option string // of ipvsadm
+	at     netip.AddrPort
+	port   uint16
+}
+
+// flooded is the service that the flood is for.
+func (f *synflood) flooded() floodService {
+	port := uint16(server.Port)
+	if !f.Kind.tcp() {
+		port = echoPort
+	}
+	return floodService{f.Kind.option(), netip.AddrPortFrom(f.cluster.Virtual(f.Kind.family()), port), port}
+}
+
+// other is a service of TCP on the same servers, for which no flood is.
+func (f *synflood) other() floodService {
+	return floodService{"-t", netip.AddrPortFrom(f.cluster.Virtual(f.Kind.family()), 8000+server.Port), server.Port}
+}
+
+// honestService is where honest clients have connections before the flood: the flooded service, if it is
+// of TCP.
+func (f *synflood) honestService() floodService {
+	if f.Kind.tcp() {
+		return f.flooded()
+	}
+	return f.other()
 }
 
 func (f *synflood) down() error {
 	for _, s := range f.servers {
 		s.Stop()
+	}
+	for _, stop := range f.echoes {
+		_ = stop() // the namespace goes with it
 	}
 	if f.cluster == nil {
 		return nil
@@ -167,19 +198,20 @@ func (f *synflood) down() error {
 }
 
 func (f *synflood) compare(ctx context.Context) (*SynFloodResult, error) {
-	r := &SynFloodResult{Rate: f.Rate, Seconds: f.Duration.Seconds(), Room: f.Room}
-	samples := make([]synSamples, len(synPolicies))
-	n := len(synPolicies)
+	r := &SynFloodResult{Kind: f.Kind, Rate: f.Rate, Seconds: f.Duration.Seconds(), Room: f.Room}
+	policies := f.Kind.policies()
+	n := len(policies)
+	samples := make([]synSamples, n)
 	for round := range f.Rounds {
 		for turn := range n {
 			// Everyone comes first, and last, as often as the others.
 			which := (round + turn) % n
-			s, err := f.sample(ctx, synPolicies[which].settings)
+			s, err := f.sample(ctx, policies[which].settings)
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", synPolicies[which].name, err)
+				return nil, fmt.Errorf("%s: %w", policies[which].name, err)
 			}
 			samples[which].add(s)
 			if f.Progress != nil {
@@ -187,18 +219,14 @@ func (f *synflood) compare(ctx context.Context) (*SynFloodResult, error) {
 			}
 		}
 	}
-	for i, p := range synPolicies {
+	for i, p := range policies {
 		r.Policies = append(r.Policies, samples[i].policy(p.name, p.settings))
 	}
 	m, err := measure.ReadMachine()
 	r.CPUs = m.CPUs
 	last := r.Policies[n-1]
-	r.Defended = last.Lost == 0 && last.Broken == 0 && last.Success.Min >= 0.95
-	r.Targets = []Target{
-		atLeast("the flood that is defended against", "SYNs/s", 200_000, last.Rate),
-		atLeast("requests of established connections that are answered", "", 1, stats.Summarize([]float64{share(last.Requests-last.Lost-last.Broken, last.Requests)})),
-		atLeast("new connections that succeed", "", 0.95, last.Success),
-	}
+	r.Targets = f.Kind.targets(&last)
+	r.Defended = !slices.ContainsFunc(r.Targets[1:], func(t Target) bool { return !t.Met })
 	r.FullSpeed = last.Rate.Min >= 0.98*float64(f.Rate)
 	return r, err
 }
@@ -207,7 +235,9 @@ func (f *synflood) compare(ctx context.Context) (*SynFloodResult, error) {
 type synSample struct {
 	flood     flooded
 	keepers   *keepers
-	newcomers *newcomers
+	newcomers *newcomers // to the flooded service, if it is of TCP,
+	others    *newcomers // and to the other one
+	flows     *flows     // of the flooded service, if it is of UDP
 	end       synTable
 	cpu       float64
 }
@@ -224,35 +254,43 @@ func (f *synflood) sample(ctx context.Context, settings []string) (s synSample, 
 	if err := f.set(ctx, settings); err != nil {
 		return s, err
 	}
-	addresses := f.cluster.Clients[0].Addresses[topology.IPv4]
+	addresses := f.cluster.Clients[0].Addresses[f.Kind.family()]
 	known, others := addresses[:f.Established], addresses[f.Established:]
-	if s.keepers, err = openKeepers(f.honest(), known, f.service(), f.Established); err != nil {
+	if s.keepers, err = openKeepers(f.honest(), known, f.honestService().at, f.Established); err != nil {
 		return s, err
 	}
 	defer s.keepers.close()
-	s.newcomers = &newcomers{}
+	s.flows, s.newcomers, s.others = &flows{}, &newcomers{}, &newcomers{}
+	if f.Kind == FloodUDP {
+		if s.flows, err = openFlows(f.honest(), known, f.flooded().at); err != nil {
+			return s, err
+		}
+		defer s.flows.close()
+	}
 	flood, cancel := context.WithTimeout(ctx, f.Duration)
 	defer cancel()
 	coming, stop := context.WithTimeout(ctx, lastComers(f.Duration))
 	defer stop()
-	done := make(chan struct{}, 2)
 	before, err := measure.ReadMachine()
 	if err != nil {
 		return s, err
 	}
-	go func() { s.keepers.run(flood, f.Requests); done <- struct{}{} }()
-	go func() {
-		s.newcomers.run(coming, f.honest(), others, f.service(), f.Newcomers)
-		done <- struct{}{}
-	}()
+	var honest sync.WaitGroup
+	honest.Go(func() { s.keepers.run(flood, f.Requests) })
+	honest.Go(func() { s.flows.run(flood) })
+	honest.Go(func() { s.others.run(coming, f.honest(), others, f.other().at, f.Newcomers) })
+	if f.Kind.tcp() {
+		reversed := slices.Clone(others) // at one time both kinds come from different addresses
+		slices.Reverse(reversed)
+		honest.Go(func() { s.newcomers.run(coming, f.honest(), reversed, f.flooded().at, f.Newcomers) })
+	}
 	outside, dev := f.cluster.Uplink()
-	s.flood, err = synFlood(flood, outside, dev, f.Rate, f.CPU, f.maker)
+	s.flood, err = sendFlood(flood, outside, dev, f.Rate, f.CPU, f.maker)
 	after, machine := measure.ReadMachine()
 	s.cpu = after.BusySince(before)
 	table, listed := f.table(ctx)
 	s.end = table
-	<-done
-	<-done
+	honest.Wait()
 	if ctx.Err() != nil {
 		return s, ctx.Err()
 	}
@@ -261,15 +299,16 @@ func (f *synflood) sample(ctx context.Context, settings []string) (s synSample, 
 
 // set loads a director with a service.
 func (f *synflood) set(ctx context.Context, settings []string) error {
-	service := f.service().String()
 	commands := [][]string{
 		{"attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice, "--max-connections", strconv.Itoa(f.Room)},
 		append([]string{"settings"}, settings...),
-		{"ipvsadm", "-A", "-t", service, "-s", "wlc"},
 	}
-	for _, s := range f.cluster.Servers {
-		to := netip.AddrPortFrom(s.Addr[topology.IPv4], server.Port).String()
-		commands = append(commands, []string{"ipvsadm", "-a", "-t", service, "-r", to, "-m"})
+	for _, service := range []floodService{f.flooded(), f.other()} {
+		commands = append(commands, []string{"ipvsadm", "-A", service.option, service.at.String(), "-s", "wlc"})
+		for _, s := range f.cluster.Servers {
+			to := netip.AddrPortFrom(s.Addr[f.Kind.family()], service.port).String()
+			commands = append(commands, []string{"ipvsadm", "-a", service.option, service.at.String(), "-r", to, "-m"})
+		}
 	}
 	for _, c := range commands {
 		if _, _, err := f.program.run(ctx, "", c...); err != nil {
@@ -294,8 +333,9 @@ func (f *synflood) table(ctx context.Context) (t synTable, err error) {
 
 // synSamples are those of one policy.
 type synSamples struct {
-	requests, lost, broken, tried, succeeded                           int
-	rate, success, p50, p99, connections, opened, processor, generator []float64
+	requests, lost, broken, tried, succeeded                                   int
+	othersTried, othersSucceeded, flows, alive                                 int
+	rate, success, others, p50, p99, connections, opened, processor, generator []float64
 }
 
 func (a *synSamples) add(s synSample) {
@@ -304,8 +344,15 @@ func (a *synSamples) add(s synSample) {
 	a.broken += s.keepers.broken
 	a.tried += s.newcomers.tried
 	a.succeeded += s.newcomers.succeeded
+	a.othersTried += s.others.tried
+	a.othersSucceeded += s.others.succeeded
+	a.flows += len(s.flows.conns)
+	a.alive += s.flows.alive
 	a.rate = append(a.rate, s.flood.rate())
-	a.success = append(a.success, float64(s.newcomers.succeeded)/float64(max(1, s.newcomers.tried)))
+	if s.newcomers.tried > 0 {
+		a.success = append(a.success, share(s.newcomers.succeeded, s.newcomers.tried))
+	}
+	a.others = append(a.others, share(s.others.succeeded, s.others.tried))
 	if c := slices.Sorted(slices.Values(s.newcomers.connect)); len(c) > 0 {
 		a.p50 = append(a.p50, 1000*c[len(c)/2])
 		a.p99 = append(a.p99, 1000*c[len(c)*99/100])
@@ -321,6 +368,8 @@ func (a *synSamples) policy(name string, settings []string) SynFloodPolicy {
 		Name: name, Settings: settings, Rate: stats.Summarize(a.rate),
 		Requests: a.requests, Lost: a.lost, Broken: a.broken,
 		Newcomers: a.tried, Succeeded: a.succeeded, Success: stats.Summarize(a.success),
+		OthersTried: a.othersTried, OthersSucceeded: a.othersSucceeded, OthersSuccess: stats.Summarize(a.others),
+		Flows: a.flows, FlowsAlive: a.alive,
 		ConnectP50: stats.Summarize(a.p50), ConnectP99: stats.Summarize(a.p99),
 		Connections: stats.Summarize(a.connections), Reached: stats.Summarize(a.opened), CPU: stats.Summarize(a.processor),
 		Generator: stats.Summarize(a.generator),

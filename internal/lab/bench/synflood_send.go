@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -15,29 +16,29 @@ import (
 	"imbang/internal/host"
 )
 
-// synBurst is how many SYNs one system call sends.
-const synBurst = 128
+// floodBurst is how many frames one system call sends.
+const floodBurst = 128
 
-// synMessage is struct mmsghdr of sendmmsg(2).
-type synMessage struct {
+// floodMessage is struct mmsghdr of sendmmsg(2).
+type floodMessage struct {
 	header unix.Msghdr
 	_      uint32 // bytes sent
 	_      [4]byte
 }
 
-// synBatch is the frames of one system call.
-type synBatch struct {
-	messages [synBurst]synMessage
-	vectors  [synBurst]unix.Iovec
-	frames   [synBurst][synSize]byte
+// floodBatch is the frames of one system call.
+type floodBatch struct {
+	messages [floodBurst]floodMessage
+	vectors  [floodBurst]unix.Iovec
+	frames   [floodBurst][]byte
 }
 
-func newSynBatch(m *synMaker) *synBatch {
-	b := &synBatch{}
+func newFloodBatch(m *floodMaker) *floodBatch {
+	b := &floodBatch{}
 	for i := range b.frames {
-		b.frames[i] = m.frame
+		b.frames[i] = slices.Clone(m.frame)
 		b.vectors[i].Base = &b.frames[i][0]
-		b.vectors[i].SetLen(synSize)
+		b.vectors[i].SetLen(len(m.frame))
 		b.messages[i].header.Iov = &b.vectors[i]
 		b.messages[i].header.SetIovlen(1)
 	}
@@ -45,14 +46,14 @@ func newSynBatch(m *synMaker) *synBatch {
 }
 
 // send sends n of them, anew.
-func (b *synBatch) send(fd, n int, m *synMaker) error {
+func (b *floodBatch) send(fd, n int, m *floodMaker) error {
 	for i := range n {
-		m.next(b.frames[i][:])
+		m.next(b.frames[i])
 	}
 	for at := 0; at < n; {
 		sent, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.messages[at])), uintptr(n-at), 0, 0, 0)
 		if errno != 0 && errno != unix.ENOBUFS && errno != unix.EINTR {
-			return fmt.Errorf("send SYNs: %w", errno)
+			return fmt.Errorf("send the flood: %w", errno)
 		}
 		if errno == 0 {
 			at += int(sent)
@@ -70,20 +71,20 @@ type flooded struct {
 
 func (f flooded) rate() float64 { return float64(f.packets) / f.took.Seconds() }
 
-// synFlood sends SYNs at a rate out of a device until the context ends. It has
+// sendFlood sends frames at a rate out of a device until the context ends. It has
 // a thread of its own, on one CPU.
-func synFlood(ctx context.Context, ns *host.Namespace, dev string, rate, cpu int, m *synMaker) (f flooded, err error) {
+func sendFlood(ctx context.Context, ns *host.Namespace, dev string, rate, cpu int, m *floodMaker) (f flooded, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // and not unlocked: the thread ends with its affinity
-		f, err = synFloodHere(ctx, ns, dev, rate, cpu, m)
+		f, err = floodHere(ctx, ns, dev, rate, cpu, m)
 	}()
 	<-done
 	return f, err
 }
 
-func synFloodHere(ctx context.Context, ns *host.Namespace, dev string, rate, cpu int, m *synMaker) (f flooded, err error) {
+func floodHere(ctx context.Context, ns *host.Namespace, dev string, rate, cpu int, m *floodMaker) (f flooded, err error) {
 	index, err := ns.LinkIndex(dev)
 	if err != nil {
 		return f, err
@@ -111,8 +112,8 @@ func synFloodHere(ctx context.Context, ns *host.Namespace, dev string, rate, cpu
 
 // paced sends at a rate. What could not be sent for a fifth of a second is
 // given up: a flood does not catch up.
-func paced(ctx context.Context, fd, rate int, m *synMaker) (f flooded, err error) {
-	b := newSynBatch(m)
+func paced(ctx context.Context, fd, rate int, m *floodMaker) (f flooded, err error) {
+	b := newFloodBatch(m)
 	begin, given := time.Now(), 0
 	for ctx.Err() == nil {
 		due := int(time.Since(begin).Seconds()*float64(rate)) - f.packets - given
@@ -120,11 +121,11 @@ func paced(ctx context.Context, fd, rate int, m *synMaker) (f flooded, err error
 			given += due - most
 			due = most
 		}
-		if due < synBurst/2 {
+		if due < floodBurst/2 {
 			time.Sleep(200 * time.Microsecond)
 			continue
 		}
-		n := min(due, synBurst)
+		n := min(due, floodBurst)
 		if err := b.send(fd, n, m); err != nil {
 			return f, err
 		}
