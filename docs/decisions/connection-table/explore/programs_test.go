@@ -1,0 +1,678 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explore
+
+// A fault is a rule of the protocol that is left out. Each must be noticed.
+type fault uint8
+
+const (
+	none                   fault = iota
+	claimNotCompared             // buckets.h 2: the geometry is not read again under a claim
+	openUnclaimed                // buckets.h 1: an entry is entered without a claim
+	splitUnclaimed               // buckets.h 1: a split does not claim the bucket
+	splitCopiesLate              // buckets.h 3: the geometry is published, then the new bucket filled
+	absentWithoutControl         // buckets.h 4: nothing found counts though the bucket has changed
+	absentWithoutGeometry        // buckets.h 4: or though the geometry has
+	givenBeforeUnlinked          // pages.bpf.c 4: an entry is given back, then taken from its bucket
+	hashAfterGiven               // pages.bpf.c 4: and its bucket is looked for after that
+	endedByStore                 // pages.bpf.c 1: an end is a store
+	takenOverByStore             // pages.bpf.c 6: so is a take-over
+	incarnationNotCompared       // pages.bpf.c 5: a reader compares none
+	incarnationLast              // pages.bpf.c 3: an entry's incarnation is written behind its fields
+	abandonedCounted             // pages.bpf.c 4: the end of an abandoned entry is counted again
+	abandonedAsFree              // pages.bpf.c 4: an entry whose bucket is claimed just stays there
+	lastUnclaimed                // buckets.h 2: a merge does not claim the last bucket
+	faults
+)
+
+// Programs.
+const (
+	idle = iota
+	opener
+	ender // of an entry that is due
+	killer
+	clock
+	splitter
+	merger
+	reader
+)
+
+// Results.
+const (
+	nothing = iota
+	opened
+	existed
+	full
+	found
+	foundMixed // another connection's content
+	absent
+)
+
+var programs = [...]func(*step){
+	idle:     func(s *step) { s.c.over = true },
+	opener:   open,
+	ender:    end,
+	killer:   end,
+	clock:    passTime,
+	splitter: split,
+	merger:   merge,
+	reader:   read,
+}
+
+// Registers that programs have in common.
+const (
+	rFlow = iota
+	rIndex
+	rBucket
+	rControl
+	rSlot
+	rWord
+	rSeen
+	rEmpty
+	rMoved
+	rOther
+)
+
+func (s *step) finish(result uint8) {
+	s.c.over = true
+	s.c.result = result
+	s.c.r = [10]uint8{}
+	s.c.pc = 0
+}
+
+// claim claims the bucket of rFlow, in four steps from pc `at`; then pc is at+4. A claim that
+// does not count is left by the step at+3, which begins again.
+func (s *step) claim(at uint8) {
+	r, c := &s.c.r, s.c
+	switch c.pc - at {
+	case 0:
+		r[rBucket] = bucketOf(r[rFlow], s.load(geometry))
+		c.pc++
+	case 1:
+		r[rControl] = s.load(control(r[rBucket]))
+		c.pc++
+		if r[rControl]&claimed != 0 {
+			c.pc = at
+		}
+	case 2:
+		swapped, done := s.swap(control(r[rBucket]), r[rControl], r[rControl]|claimed)
+		if swapped {
+			c.pc++
+		} else if done {
+			c.pc = at
+		}
+	case 3:
+		if bucketOf(r[rFlow], s.load(geometry)) == r[rBucket] || s.fault == claimNotCompared {
+			c.pc++
+			r[rSlot] = 0
+		} else if s.put(control(r[rBucket]), (r[rControl]+1)&^claimed) {
+			c.pc = at
+		}
+	}
+}
+
+// leave ends a claim.
+func (s *step) leave() bool {
+	r := &s.c.r
+	return s.put(control(r[rBucket]), (r[rControl]+1)&^claimed)
+}
+
+func (s *step) give(index uint8) bool {
+	_, done := s.atomic(free, func(was uint8) uint8 { return was | 1<<index })
+	return done
+}
+
+// open opens a connection of rFlow: table_open.
+func open(s *step) {
+	r, c := &s.c.r, s.c
+	const (
+		take = iota
+		takeIt
+		count
+		writeFirst
+		writeSecond
+		writeThird
+		claim0
+		claim1
+		claim2
+		claim3
+		scan
+		compare
+		judge
+		takeOver
+		recount
+		rewrite
+		revive
+		enter
+		publish
+		leave
+		giveBack
+	)
+	next := func() { // slot
+		r[rSlot]++
+		c.pc = scan
+	}
+	switch c.pc {
+	case take:
+		bits := s.load(free)
+		for r[rIndex] = 1; r[rIndex] <= entries && bits>>r[rIndex]&1 == 0; r[rIndex]++ {
+		}
+		if r[rIndex] > entries {
+			s.finish(full)
+			return
+		}
+		r[rSeen] = bits
+		c.pc = takeIt
+	case takeIt:
+		swapped, done := s.swap(free, r[rSeen], r[rSeen]&^(1<<r[rIndex]))
+		if swapped {
+			c.pc = count
+		} else if done {
+			c.pc = take
+		}
+	case count:
+		r[rSeen] = s.load(entry(r[rIndex], incarnation))
+		c.pc = writeFirst
+	case writeFirst, writeSecond, writeThird:
+		order := [...]uint8{incarnation, flow, content}
+		if s.fault == incarnationLast {
+			order = [...]uint8{flow, content, incarnation}
+		}
+		field, value := order[c.pc-writeFirst], r[rFlow]
+		if field == incarnation {
+			value = r[rSeen] + 1
+		}
+		if s.put(entry(r[rIndex], field), value) {
+			c.pc++
+		}
+	case claim0, claim1, claim2, claim3:
+		r[rEmpty] = 0
+		if s.fault == openUnclaimed && c.pc == claim1 {
+			r[rControl] = s.load(control(r[rBucket]))
+			r[rSlot] = 0
+			c.pc = scan
+			return
+		}
+		s.claim(claim0)
+	case scan:
+		if r[rSlot] == slots {
+			c.pc = enter
+			if r[rEmpty] == 0 {
+				r[rOther] = full
+				c.pc = leave
+			}
+			// No access: the next one follows at once.
+			open(s)
+			return
+		}
+		r[rWord] = s.load(slot(r[rBucket], r[rSlot]))
+		if r[rWord] == 0 {
+			r[rEmpty] = r[rSlot] + 1
+			next()
+			return
+		}
+		c.pc = compare
+	case compare:
+		if s.load(entry(r[rWord], flow)) != r[rFlow] {
+			next()
+			return
+		}
+		c.pc = judge
+	case judge:
+		switch s.load(entry(r[rWord], expires)) {
+		case dead, abandoned:
+			next()
+		case live:
+			r[rOther] = existed
+			c.pc = leave
+		case due:
+			c.pc = takeOver
+		}
+	case takeOver:
+		var swapped, done bool
+		if s.fault == takenOverByStore {
+			swapped = s.put(entry(r[rWord], expires), dead)
+			done = swapped
+		} else {
+			swapped, done = s.swap(entry(r[rWord], expires), due, dead)
+		}
+		if swapped {
+			s.w.ended[r[rFlow]]++
+			c.pc = recount
+		} else if done {
+			r[rOther] = existed
+			c.pc = leave
+		}
+	case recount:
+		r[rSeen] = s.load(entry(r[rWord], incarnation))
+		c.pc = rewrite
+	case rewrite:
+		if s.put(entry(r[rWord], incarnation), r[rSeen]+1) {
+			c.pc = revive
+		}
+	case revive:
+		if s.put(entry(r[rWord], expires), live) {
+			s.w.opened[r[rFlow]]++
+			r[rOther] = opened
+			c.pc = leave
+		}
+	case enter:
+		if s.put(slot(r[rBucket], r[rEmpty]-1), r[rIndex]) {
+			c.pc = publish
+		}
+	case publish:
+		if s.put(entry(r[rIndex], expires), live) {
+			s.w.opened[r[rFlow]]++
+			r[rOther] = opened
+			r[rIndex] = 0
+			c.pc = leave
+		}
+	case leave:
+		if s.fault != openUnclaimed && !s.leave() {
+			return
+		}
+		if r[rIndex] == 0 {
+			s.finish(r[rOther])
+			return
+		}
+		c.pc = giveBack
+	case giveBack:
+		if s.give(r[rIndex]) {
+			s.finish(r[rOther])
+		}
+	}
+}
+
+// end ends the entry rIndex: entry_end, of the sweep if it is due, or of a command.
+func end(s *step) {
+	r, c := &s.c.r, s.c
+	const (
+		look = iota
+		kill
+		hash
+		giveEarly
+		claim0
+		claim1
+		claim2
+		claim3
+		scan
+		clear
+		leave
+		giveBack
+		abandon
+	)
+	switch c.pc {
+	case look:
+		r[rSeen] = s.load(entry(r[rIndex], expires))
+		wrong := r[rSeen] == abandoned
+		if c.program == ender {
+			wrong = r[rSeen] == live
+		}
+		if r[rSeen] == dead || wrong {
+			s.finish(nothing)
+			return
+		}
+		c.pc = kill
+	case kill:
+		var swapped, done bool
+		if s.fault == endedByStore {
+			swapped = s.put(entry(r[rIndex], expires), dead)
+			done = swapped
+		} else {
+			swapped, done = s.swap(entry(r[rIndex], expires), r[rSeen], dead)
+		}
+		if swapped {
+			if r[rSeen] != abandoned || s.fault == abandonedCounted {
+				s.w.ended[s.load(entry(r[rIndex], flow))]++
+			}
+			c.pc = hash
+			if s.fault == hashAfterGiven {
+				c.pc = giveEarly
+			}
+		} else if done {
+			s.finish(nothing)
+		}
+	case hash:
+		r[rFlow] = s.load(entry(r[rIndex], flow))
+		c.pc = claim0
+		if s.fault == givenBeforeUnlinked {
+			c.pc = giveEarly
+		}
+	case giveEarly:
+		if s.give(r[rIndex]) {
+			c.pc = claim0
+			if s.fault == hashAfterGiven {
+				c.pc = hash
+			}
+		}
+	case claim0, claim1, claim2, claim3:
+		s.claim(claim0)
+		if c.pc == claim0 && r[rControl]&claimed != 0 {
+			c.pc = abandon // the prototype tries it more often
+		}
+	case abandon:
+		value := uint8(abandoned)
+		if s.fault == abandonedAsFree {
+			value = dead
+		}
+		if s.put(entry(r[rIndex], expires), value) {
+			s.finish(nothing)
+		}
+	case scan:
+		if r[rSlot] == slots {
+			c.pc = leave
+			end(s)
+			return
+		}
+		if s.load(slot(r[rBucket], r[rSlot])) == r[rIndex] {
+			c.pc = clear
+		} else {
+			r[rSlot]++
+		}
+	case clear:
+		if s.put(slot(r[rBucket], r[rSlot]), 0) {
+			c.pc = leave
+		}
+	case leave:
+		if !s.leave() {
+			return
+		}
+		c.pc = giveBack
+		if s.fault == givenBeforeUnlinked || s.fault == hashAfterGiven {
+			s.finish(nothing)
+		}
+	case giveBack:
+		if s.give(r[rIndex]) {
+			s.finish(nothing)
+		}
+	}
+}
+
+// passTime has the entry rIndex become due, if it lives.
+func passTime(s *step) {
+	if _, done := s.swap(entry(s.c.r[rIndex], expires), live, due); done {
+		s.finish(nothing)
+	}
+}
+
+// split makes two buckets of one: split_one.
+func split(s *step) {
+	r, c := &s.c.r, s.c
+	const (
+		look = iota
+		claim
+		early
+		scan
+		hash
+		copyWord
+		publish
+		clear
+		leave
+	)
+	switch c.pc {
+	case look:
+		r[rControl] = s.load(control(0))
+		if r[rControl]&claimed != 0 {
+			s.finish(nothing)
+			return
+		}
+		c.pc = claim
+	case claim:
+		value := r[rControl] | claimed
+		if s.fault == splitUnclaimed {
+			value = r[rControl]
+		}
+		swapped, done := s.swap(control(0), r[rControl], value)
+		if swapped {
+			c.pc = scan
+			if s.fault == splitCopiesLate {
+				c.pc = early
+			}
+		} else if done {
+			s.finish(nothing)
+		}
+	case early:
+		if _, done := s.swap(geometry, 1, 2); done {
+			c.pc = scan
+		}
+	case scan:
+		if r[rSlot] == slots {
+			r[rSlot] = 0
+			c.pc = publish
+			if s.fault == splitCopiesLate {
+				c.pc = clear
+			}
+			split(s)
+			return
+		}
+		r[rWord] = s.load(slot(0, r[rSlot]))
+		if r[rWord] == 0 {
+			r[rSlot]++
+			return
+		}
+		c.pc = hash
+	case hash:
+		if !moves(s.load(entry(r[rWord], flow))) {
+			r[rSlot]++
+			c.pc = scan
+			return
+		}
+		c.pc = copyWord
+	case copyWord:
+		if s.put(slot(1, r[rEmpty]), r[rWord]) {
+			r[rEmpty]++
+			r[rMoved] |= 1 << r[rSlot]
+			r[rSlot]++
+			c.pc = scan
+		}
+	case publish:
+		if _, done := s.swap(geometry, 1, 2); done {
+			c.pc = clear
+		}
+	case clear:
+		for r[rSlot] < slots && r[rMoved]>>r[rSlot]&1 == 0 {
+			r[rSlot]++
+		}
+		if r[rSlot] == slots {
+			c.pc = leave
+			split(s)
+			return
+		}
+		if s.put(slot(0, r[rSlot]), 0) {
+			r[rSlot]++
+		}
+	case leave:
+		if s.fault == splitUnclaimed || s.put(control(0), (r[rControl]+1)&^claimed) {
+			s.finish(nothing)
+		}
+	}
+}
+
+// merge makes one bucket of two: a split in the other direction. It gives up if a bucket is
+// claimed, or if one has no room for both.
+func merge(s *step) {
+	r, c := &s.c.r, s.c
+	const (
+		look = iota
+		claimOld
+		lookLast
+		claimLast
+		scan
+		room
+		copyWord
+		publish
+		clear
+		leaveLast
+		leaveOld
+	)
+	switch c.pc {
+	case look:
+		r[rControl] = s.load(control(0))
+		if r[rControl]&claimed != 0 {
+			s.finish(nothing)
+			return
+		}
+		c.pc = claimOld
+	case claimOld:
+		swapped, done := s.swap(control(0), r[rControl], r[rControl]|claimed)
+		if swapped {
+			c.pc = lookLast
+		} else if done {
+			s.finish(nothing)
+		}
+	case lookLast:
+		r[rOther] = s.load(control(1))
+		c.pc = claimLast
+		if r[rOther]&claimed != 0 {
+			c.pc = leaveOld
+		}
+	case claimLast:
+		value := r[rOther] | claimed
+		if s.fault == lastUnclaimed {
+			value = r[rOther]
+		}
+		swapped, done := s.swap(control(1), r[rOther], value)
+		if swapped {
+			c.pc = scan
+		} else if done {
+			c.pc = leaveOld
+		}
+	case scan:
+		if r[rSlot] == slots {
+			c.pc = publish
+			merge(s)
+			return
+		}
+		r[rWord] = s.load(slot(1, r[rSlot]))
+		if r[rWord] == 0 {
+			r[rSlot]++
+			return
+		}
+		r[rEmpty] = 0
+		c.pc = room
+	case room:
+		if r[rEmpty] == slots {
+			// No room: what was copied is taken out again.
+			r[rSlot] = 0
+			c.pc = clear
+			r[rSeen] = 1
+			merge(s)
+			return
+		}
+		if s.load(slot(0, r[rEmpty])) != 0 {
+			r[rEmpty]++
+			return
+		}
+		c.pc = copyWord
+	case copyWord:
+		if s.put(slot(0, r[rEmpty]), r[rWord]) {
+			r[rMoved] |= 1 << r[rEmpty]
+			r[rSlot]++
+			c.pc = scan
+		}
+	case publish:
+		if _, done := s.swap(geometry, 2, 1); done {
+			r[rSlot] = 0
+			c.pc = clear
+		}
+	case clear:
+		// All of the last bucket, or, if it has to stay, what was copied.
+		b := 1 - r[rSeen]
+		for b == 0 && r[rSlot] < slots && r[rMoved]>>r[rSlot]&1 == 0 {
+			r[rSlot]++
+		}
+		if r[rSlot] == slots {
+			c.pc = leaveLast
+			merge(s)
+			return
+		}
+		if s.put(slot(b, r[rSlot]), 0) {
+			r[rSlot]++
+		}
+	case leaveLast:
+		if s.fault == lastUnclaimed || s.put(control(1), (r[rOther]+1)&^claimed) {
+			c.pc = leaveOld
+		}
+	case leaveOld:
+		if s.put(control(0), (r[rControl]+1)&^claimed) {
+			s.finish(nothing)
+		}
+	}
+}
+
+// read looks a flow up: entry_find and search_round.
+func read(s *step) {
+	r, c := &s.c.r, s.c
+	const (
+		begin = iota
+		look
+		scan
+		before
+		lives
+		whose
+		what
+		after
+		again
+		whole
+	)
+	const rIncarnation, rExpires, rWhose, rWhat = rIndex, rEmpty, rMoved, rOther
+	switch c.pc {
+	case begin:
+		r[rSeen] = s.load(geometry)
+		r[rBucket] = bucketOf(r[rFlow], r[rSeen])
+		c.pc = look
+	case look:
+		r[rControl] = s.load(control(r[rBucket]))
+		r[rSlot] = 0
+		c.pc = scan
+	case scan:
+		if r[rSlot] == slots {
+			c.pc = again
+			read(s)
+			return
+		}
+		r[rWord] = s.load(slot(r[rBucket], r[rSlot]))
+		if r[rWord] == 0 {
+			r[rSlot]++
+			return
+		}
+		c.pc = before
+	case before:
+		r[rIncarnation] = s.load(entry(r[rWord], incarnation))
+		c.pc = lives
+	case lives:
+		r[rExpires] = s.load(entry(r[rWord], expires))
+		c.pc = whose
+	case whose:
+		r[rWhose] = s.load(entry(r[rWord], flow))
+		c.pc = what
+	case what:
+		r[rWhat] = s.load(entry(r[rWord], content))
+		c.pc = after
+	case after:
+		same := s.load(entry(r[rWord], incarnation)) == r[rIncarnation] || s.fault == incarnationNotCompared
+		if r[rWhose] == r[rFlow] && r[rExpires] == live && same {
+			if r[rWhat] == r[rFlow] {
+				s.finish(found)
+			} else {
+				s.finish(foundMixed)
+			}
+			return
+		}
+		r[rSlot]++
+		r[rIncarnation], r[rExpires], r[rWhose], r[rWhat] = 0, 0, 0, 0
+		c.pc = scan
+	case again:
+		now := s.load(control(r[rBucket]))
+		c.pc = whole
+		if (now != r[rControl] || now&claimed != 0) && s.fault != absentWithoutControl {
+			c.pc = begin
+		}
+	case whole:
+		if s.load(geometry) == r[rSeen] || s.fault == absentWithoutGeometry {
+			s.finish(absent)
+		} else {
+			c.pc = begin
+		}
+	}
+}

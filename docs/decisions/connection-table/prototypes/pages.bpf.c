@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A table of our own in pages: buckets (buckets.h) lead to entries of one cache line (room.h) in
+ * blocks (pages.h). A process adds pages, or the programs add blocks, by the variant.
+ *
+ * Invariants of entries:
+ * 1. `expires` decides whether an entry lives: 0 is dead or free. It leaves 0 only when its
+ *    opener publishes it, and changes by compare-and-swap otherwise. So one CPU ends an entry,
+ *    and a packet that has prolonged it has prevented that.
+ * 2. A state changes by compare-and-swap of `word`, which has the entry's incarnation: it fails
+ *    if the entry was ended and opened for another flow.
+ * 3. An entry is opened by the CPU that has taken it from its block: incarnation, then flow and
+ *    fields; then, under the bucket's claim, the slot and `expires`.
+ * 4. An entry is ended first, then taken from its bucket under the claim, then given back. Until
+ *    then its hash, by which it is found there, stays.
+ *    Who ends it and gets no claim in time abandons it: it stays in its bucket, dead, and the
+ *    sweep takes it from there as if it were due, without counting its end again.
+ * 5. A reader loads incarnation, `expires`, the rest, the incarnation again: if they are equal,
+ *    it has the fields of one connection. That needs the order of loads and of stores of x86.
+ * 6. A flow has one entry at most in its bucket, as it is looked for and entered under one claim.
+ *    Of several CPUs that open a flow at once exactly one enters it; it schedules. An entry that
+ *    has expired is taken over under the claim, by the compare-and-swap of `expires`, and keeps
+ *    its slot.
+ */
+#include "flows.h"
+#include "buckets.h"
+#include "room.h"
+
+#define INCARNATION_SHIFT 48
+#define ABANDONED 1ULL
+
+struct entry {
+	struct flow4 flow;
+	__u64 expires; /* [ns]; 0: dead or free; ABANDONED */
+	__u64 word;    /* incarnation; state, flags, port */
+	__u32 server;
+	__u32 fwmark;
+	__u32 netmask;
+	__u32 told;
+	__u32 hash; /* the bits that say its bucket */
+	__u32 pad;
+	__u64 spare;
+};
+_Static_assert(sizeof(struct entry) == 64, "an entry is a cache line");
+
+static __always_inline struct entry *entry_of(__u32 index)
+{
+	return (struct entry *)entry_line(index);
+}
+
+/* Whether an entry is this flow's and lives; its fields may be used. */
+static __always_inline int entry_read(const struct entry *e, const struct flow4 *f, __u64 now,
+				      __u64 *word)
+{
+	__u64 before = *(volatile __u64 *)&e->word;
+	__u64 expires = *(volatile __u64 *)&e->expires;
+	int is = flow_is(&e->flow, f);
+
+	barrier();
+	*word = *(volatile __u64 *)&e->word;
+	return is && expires > now && before >> INCARNATION_SHIFT == *word >> INCARNATION_SHIFT;
+}
+
+/* A search that the first slot with the tag has not ended. */
+struct search {
+	struct flow4 flow;
+	__u64 now;
+	__u32 hash;
+	__u32 tag;
+	__u32 bucket;
+	__u32 at; /* the next slot */
+	__u32 found;
+	__u32 any; /* also what has expired: by the bucket's owner alone */
+	int over;
+};
+
+static __always_inline int search_is(struct search *s, __u32 word)
+{
+	struct entry *e = entry_of(word);
+	__u64 seen;
+
+	if (!e || !(s->any ? flow_is(&e->flow, &s->flow) && e->expires > ABANDONED
+			   : entry_read(e, &s->flow, s->now, &seen)))
+		return 0;
+	s->found = word & INDEX_MASK;
+	return 1;
+}
+
+static long search_slot(__u32 i, struct search *s)
+{
+	union line *line = bucket_line(s->bucket);
+	__u32 at = s->at++, word;
+
+	if (!line)
+		return 1;
+	asm volatile("" : "+r"(at));
+	word = *(volatile __u32 *)&line->word[at & 15];
+	return (word ^ s->tag) <= INDEX_MASK && search_is(s, word);
+}
+
+/* All slots of a bucket, and what it has spilled. */
+static __noinline int search_bucket(struct search *s)
+{
+	union line *line;
+	__u32 *spill;
+
+	if (!s)
+		return 0;
+	s->at = 1 + unknown_zero();
+	s->found = 0;
+	bpf_loop(BUCKET_SLOTS, search_slot, s, 0);
+	if (s->found)
+		return 1;
+	line = bucket_line(s->bucket);
+	if (!line || !(bucket_control(line) & BUCKET_SPILLS))
+		return 0;
+	spill = bpf_map_lookup_elem(&spilled, &s->flow);
+	return spill && search_is(s, *spill);
+}
+
+static long search_round(__u32 i, struct search *s)
+{
+	__u64 g = geometry_now();
+	union line *line;
+	__u32 control;
+
+	s->bucket = bucket_of(s->hash, g);
+	line = bucket_line(s->bucket);
+	if (!line)
+		return 1;
+	control = bucket_control(line);
+	barrier();
+	if (search_bucket(s))
+		return 1;
+	barrier();
+	line = bucket_line(s->bucket);
+	if (line && !(control & BUCKET_CLAIMED) && control == bucket_control(line) &&
+	    g == geometry_now()) {
+		s->over = 1;
+		return 1;
+	}
+	return 0;
+}
+
+/* A reader's rounds, until the bucket stays as it is. */
+#define SEARCH_ROUNDS 64
+
+static __noinline __u32 search_slowly(const struct flow4 *f, __u64 now, __u32 hash, __u32 tag)
+{
+	struct search s = { .now = now, .hash = hash, .tag = tag };
+
+	if (!f)
+		return 0;
+	s.flow = *f;
+	bpf_loop(SEARCH_ROUNDS, search_round, &s, 0);
+	return s.found;
+}
+
+/* The first slot with the tag, by a scan that ends there. */
+static __always_inline __u32 bucket_first(const union line *line, __u32 tag)
+{
+#pragma unroll
+	for (__u32 i = 1; i <= BUCKET_SLOTS; i++) {
+		__u32 word = *(volatile __u32 *)&line->word[i];
+
+		if ((word ^ tag) <= INDEX_MASK)
+			return word;
+	}
+	return 0;
+}
+
+static __always_inline struct entry *entry_find(const struct flow4 *f, __u64 now)
+{
+	__u64 hash = flow_hash(f), g = geometry_now(), seen;
+	__u32 tag = tag_of(hash), control, word;
+	union line *line = bucket_line(bucket_of(hash, g));
+	struct entry *e;
+
+	if (!line)
+		return 0;
+	control = bucket_control(line);
+	barrier();
+	word = bucket_first(line, tag);
+	if (word) {
+		e = entry_of(word);
+		if (e && entry_read(e, f, now, &seen))
+			return e;
+	} else {
+		barrier();
+		if (!(control & (BUCKET_CLAIMED | BUCKET_SPILLS)) &&
+		    control == bucket_control(line) && g == geometry_now())
+			return 0;
+	}
+	word = search_slowly(f, now, hash, tag);
+	return word ? entry_of(word) : 0;
+}
+
+static __always_inline int table_find(const struct flow4 *f, __u64 now)
+{
+	struct entry *e = entry_find(f, now);
+
+	return e ? truth(e->expires) : 0;
+}
+
+/* A split of the bucket whose turn it is. */
+struct split {
+	__u32 from;
+	__u32 to;
+	__u32 bit;   /* of the hash: entries that have it move */
+	__u32 at;    /* the slot that is looked at */
+	__u32 fill;  /* the next slot of the new bucket */
+	__u32 moves; /* slots that move, a bit each */
+};
+
+static long split_slot(__u32 i, struct split *s)
+{
+	union line *from = bucket_line(s->from), *to = bucket_line(s->to);
+	__u32 at = s->at++, word;
+	struct entry *e;
+
+	if (!from || !to)
+		return 1;
+	asm volatile("" : "+r"(at));
+	word = *(volatile __u32 *)&from->word[at & 15];
+	e = word ? entry_of(word) : 0;
+	if (!e || !(e->hash & s->bit))
+		return 0;
+	bucket_set(to, s->fill++, word);
+	s->moves |= 1U << (at & 15);
+	return 0;
+}
+
+/* Grows by one bucket. The caller holds `splitting`. */
+static __noinline int split_one(void)
+{
+	__u64 g = geometry_now();
+	__u32 number = g, mask = g >> 32;
+	union line *from, *to;
+	struct split s = { .moves = unknown_zero() };
+
+	s.at = 1 + unknown_zero();
+	s.fill = s.at;
+	if (number > mask)
+		mask = mask << 1 | 1;
+	s.bit = (mask + 1) >> 1;
+	s.to = number;
+	s.from = number - s.bit;
+	to = bucket_line(s.to);
+	if (!to) {
+		if (bucket_block_add(s.to))
+			return 0;
+		to = bucket_line(s.to);
+	}
+	from = bucket_line(s.from);
+	if (!to || !from || !bucket_claim_once(from))
+		return 0;
+	/* The geometry does not name it yet. What a bucket has spilled may be of either later. */
+	*(volatile __u32 *)&to->word[0] = bucket_control(from) & BUCKET_SPILLS;
+	bpf_loop(BUCKET_SLOTS, split_slot, &s, 0);
+	barrier();
+	/* A full barrier: what was copied is seen before the geometry. */
+	__sync_val_compare_and_swap(&shape.geometry, g, (__u64)mask << 32 | (number + 1));
+	barrier();
+#pragma unroll
+	for (__u32 i = 1; i <= BUCKET_SLOTS; i++)
+		if (s.moves & 1U << i)
+			*(volatile __u32 *)&from->word[i] = 0;
+	bucket_leave(from, 0);
+	return 1;
+}
+
+/* Entries for which a bucket is made: they have room for 15, and a bucket that is still to be
+ * split has up to twice as many as the mean. */
+#define BUCKET_ENTRIES 5
+
+/* Splits a bucket if there are too few for the blocks in use. */
+static __always_inline void split_if_due(void)
+{
+	__u32 blocks = *(volatile __u32 *)&blocks_begun + *(volatile __u32 *)&spare_begun;
+
+	if ((__u32)geometry_now() * BUCKET_ENTRIES >= blocks * (BLOCK_LINES - 1))
+		return;
+	if (__sync_val_compare_and_swap(&splitting, 0, 1))
+		return;
+	split_one();
+	*(volatile __u32 *)&splitting = 0;
+}
+
+/* Writes all of an entry but `expires`: it is in no bucket. */
+static __always_inline void entry_begin(struct entry *e, const struct flow4 *f, __u32 hash)
+{
+	__u64 word = *(volatile __u64 *)&e->word;
+
+	*(volatile __u64 *)&e->word = ((word >> INCARNATION_SHIFT) + 1) << INCARNATION_SHIFT;
+	barrier();
+	e->flow = *f;
+	e->hash = hash;
+	e->server = 0;
+	e->fwmark = 0;
+	e->netmask = 0;
+	e->told = 0;
+}
+
+/* Under the claim: takes an entry over that has expired; 1 if this CPU has ended it. */
+static __always_inline int entry_take_over(__u32 index, __u64 now, __u64 expires)
+{
+	struct entry *e = entry_of(index);
+	__u64 was = e ? *(volatile __u64 *)&e->expires : ~0ULL, word;
+
+	if (!e || was > now || was <= ABANDONED ||
+	    __sync_val_compare_and_swap(&e->expires, was, 0) != was)
+		return 0;
+	/* Here the earlier connection leaves its server's count. */
+	word = *(volatile __u64 *)&e->word;
+	*(volatile __u64 *)&e->word = ((word >> INCARNATION_SHIFT) + 1) << INCARNATION_SHIFT;
+	barrier();
+	*(volatile __u64 *)&e->expires = expires;
+	return 1;
+}
+
+static __noinline int table_open(const struct flow4 *f, __u64 now, __u64 timeout)
+{
+	__u64 hash = f ? flow_hash(f) : 0;
+	struct search s = { .now = now, .hash = hash, .any = 1 };
+	union line *line;
+	struct slots slots;
+	struct entry *e;
+	__u32 index, spills = 0;
+	int rc = -EEXIST;
+
+	if (!f)
+		return -EINVAL;
+	s.flow = *f;
+	s.tag = tag_of(hash);
+	index = room_take();
+	e = index ? entry_of(index) : 0;
+	if (!e)
+		return -ENOMEM;
+	entry_begin(e, f, hash);
+	line = bucket_claim(hash);
+	if (!line) {
+		room_give(index);
+		return -EBUSY;
+	}
+	slots = bucket_scan(line, s.tag);
+	if (slots.matches || bucket_control(line) & BUCKET_SPILLS) {
+		s.bucket = bucket_of(hash, geometry_now());
+		if (search_bucket(&s)) {
+			if (entry_take_over(s.found, now, now + timeout))
+				rc = 0;
+			goto leave;
+		}
+	}
+	if (slots.empty) {
+		bucket_set(line, slots.empty, s.tag | index);
+	} else {
+		if (bpf_map_update_elem(&spilled, &s.flow, &index, BPF_ANY)) {
+			rc = -ENOMEM;
+			goto leave;
+		}
+		spills = BUCKET_SPILLS;
+	}
+	barrier();
+	*(volatile __u64 *)&e->expires = now + timeout;
+	rc = 0;
+	index = 0;
+leave:
+	bucket_leave(line, spills);
+	if (index)
+		room_give(index);
+	split_if_due();
+	return rc;
+}
+
+/* Ends an entry that was seen with this time: 1 if this CPU has done it. */
+static __noinline int entry_end(__u32 index, __u64 expires)
+{
+	struct entry *e = entry_of(index);
+	union line *line;
+	struct flow4 flow;
+	__u32 at, *spill;
+
+	if (!e || !expires || __sync_val_compare_and_swap(&e->expires, expires, 0) != expires)
+		return 0;
+	/* Here the connection leaves its server's count, unless it was ABANDONED. */
+	line = bucket_claim(e->hash);
+	if (!line) {
+		*(volatile __u64 *)&e->expires = ABANDONED;
+		return expires != ABANDONED;
+	}
+	at = bucket_slot_of(line, index);
+	if (at) {
+		bucket_set(line, at, 0);
+	} else {
+		flow = e->flow;
+		/* The flow may have been opened again, and be spilled again. */
+		spill = bpf_map_lookup_elem(&spilled, &flow);
+		if (spill && *spill == index)
+			bpf_map_delete_elem(&spilled, &flow);
+	}
+	bucket_leave(line, 0);
+	room_give(index);
+	return expires != ABANDONED;
+}
+
+static __noinline __u32 entry_index(const struct flow4 *f, __u64 *expires)
+{
+	__u64 hash = f ? flow_hash(f) : 0;
+	__u32 index = f ? search_slowly(f, 0, hash, tag_of(hash)) : 0;
+	struct entry *e = index ? entry_of(index) : 0;
+
+	if (!e || !expires)
+		return 0;
+	*expires = e->expires;
+	return index;
+}
+
+static __noinline int table_end(const struct flow4 *f)
+{
+	__u64 expires = 0;
+	__u32 index = entry_index(f, &expires);
+
+	return index && entry_end(index, expires);
+}
+
+/* The sweep goes through blocks in their order: memory is read ahead. */
+struct walk {
+	__u64 now;
+	__u64 until; /* this callback ends [ns] */
+	__u64 seen;
+	__u64 alive;
+	__u32 block;
+	__u32 line;
+};
+
+/* Of a callback: a block of entries that all end takes some 15 us more. */
+#define SWEEP_LONGEST 150000 /* [ns] */
+
+__u32 sweep_cursor __attribute__((aligned(64)));
+__u64 sweep_alive; /* entries of the pass that is under way */
+
+/* Eight lines of a block. */
+static long sweep_lines(__u32 i, struct walk *w)
+{
+	__u32 first = w->line, number = w->block;
+	void *block = entry_block(number);
+	__u64 expires;
+
+	w->line = first + 8;
+	if (!block)
+		return 1;
+#pragma unroll
+	for (__u32 n = 0; n < 8; n++) {
+		struct entry *e = (struct entry *)block_line(block, first + n);
+
+		/* The head of a block has nothing at this place. */
+		expires = e ? *(volatile __u64 *)&e->expires : 0;
+		if (!expires)
+			continue;
+		if (expires <= w->now)
+			entry_end(number << LINE_BITS | (first + n), expires);
+		else
+			w->alive++;
+	}
+	return 0;
+}
+
+static long sweep_block(__u32 i, struct walk *w)
+{
+	__u32 blocks = *(volatile __u32 *)&blocks_begun, spare = *(volatile __u32 *)&spare_begun;
+	__u32 at = w->block++, kept;
+
+	if (at >= blocks + spare || bpf_ktime_get_ns() > w->until) {
+		w->block--;
+		return 1;
+	}
+	kept = w->block;
+	w->block = at < blocks ? at : SPARE_FIRST + at - blocks;
+	w->line = unknown_zero();
+	bpf_loop(8, sweep_lines, w, 0);
+	w->block = kept;
+	w->seen += BLOCK_LINES - 1;
+	return 0;
+}
+
+static __always_inline __u64 table_sweep(__u32 budget, __u64 now, __u64 *more)
+{
+	struct walk w = {
+		.now = now,
+		.block = sweep_cursor,
+		.until = bpf_ktime_get_ns() + SWEEP_LONGEST,
+	};
+	__u32 blocks = *(volatile __u32 *)&blocks_begun + *(volatile __u32 *)&spare_begun;
+
+	bpf_loop(budget / (BLOCK_LINES - 1) + 1, sweep_block, &w, 0);
+	sweep_alive += w.alive;
+	*more = w.block < blocks;
+	if (!*more) {
+		swept_alive = sweep_alive;
+		sweep_alive = 0;
+		w.block = 0;
+	}
+	sweep_cursor = w.block;
+	return w.seen;
+}
+
+#include "bench.h"
+
+/* The process makes the first buckets known: `count` of them, a power of two. */
+SEC("tc") int begin(struct __sk_buff *skb)
+{
+	struct request *q = request_of_cpu();
+
+	if (!q || shape.geometry)
+		return -1;
+	if (!bucket_line(0) && bucket_block_add(0))
+		return -1;
+	shape.geometry = (__u64)(q->count - 1) << 32 | q->count;
+	return 0;
+}
