@@ -240,8 +240,7 @@ func open(s *step) {
 			s.w.ended[r[rFlow]]++
 			c.pc = recount
 		} else if done {
-			r[rOther] = existed
-			c.pc = leave
+			c.pc = judge // it has just ended
 		}
 	case recount:
 		r[rSeen] = s.load(entry(r[rWord], incarnation))

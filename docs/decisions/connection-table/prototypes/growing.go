@@ -127,7 +127,7 @@ func (t *table) distribution() (d distribution, err error) {
 	count := make([]uint64, columns)
 	var sum, ns float64
 	for at := range uint32(columns) {
-		each := make([]uint64, runtime.NumCPU())
+		var each []uint64
 		if err := t.Maps["histogram"].Lookup(at, &each); err != nil {
 			return d, err
 		}

@@ -346,9 +346,17 @@ static __noinline int table_open(const struct flow4 *f, __u64 now, __u64 timeout
 	if (slots.matches || bucket_control(line) & BUCKET_SPILLS) {
 		s.bucket = bucket_of(hash, geometry_now());
 		if (search_bucket(&s)) {
-			if (entry_take_over(s.found, now, now + timeout))
+			if (entry_take_over(s.found, now, now + timeout)) {
 				rc = 0;
-			goto leave;
+				goto leave;
+			}
+			e = entry_of(s.found);
+			if (!e || *(volatile __u64 *)&e->expires > ABANDONED)
+				goto leave;
+			/* It has just ended; that CPU waits for the claim. */
+			e = entry_of(index);
+			if (!e)
+				goto leave;
 		}
 	}
 	if (slots.empty) {
