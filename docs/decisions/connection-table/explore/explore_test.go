@@ -3,6 +3,7 @@
 package explore
 
 import (
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"testing"
@@ -36,6 +37,7 @@ var scenarios = []scenario{
 	{name: "a full bucket", buckets: 1, begin: [][2]uint8{{1, due}, {2, live}}, run: [cpus]task{{ender, 1}, {opener, 3}, {reader, 2}}, found: true},
 	{name: "two ends and an opening", buckets: 1, begin: [][2]uint8{{1, due}}, run: [cpus]task{{ender, 1}, {killer, 1}, {opener, 1}}},
 	{name: "an end that is given up, and the sweep", buckets: 1, begin: [][2]uint8{{1, live}}, run: [cpus]task{{killer, 1}, {ender, 1}, {opener, 3}}},
+	{name: "a command that is late", buckets: 1, begin: [][2]uint8{{1, due}}, run: [cpus]task{{ender, 1}, {killer, 1}, {opener, 2}}},
 	{name: "two openings and an end", buckets: 1, begin: [][2]uint8{{1, due}}, run: [cpus]task{{opener, 1}, {opener, 1}, {ender, 1}}},
 	{name: "an entry becomes due", buckets: 1, begin: [][2]uint8{{1, live}}, run: [cpus]task{{clock, 1}, {ender, 1}, {opener, 1}}},
 	{name: "a reader beside a merge", buckets: 2, begin: [][2]uint8{{1, live}}, run: [cpus]task{{reader, 1}, {merger, 0}, {opener, 2}}, found: true},
@@ -79,13 +81,13 @@ func (sc scenario) world() world {
 func (w *world) always() error {
 	lives := [4]uint8{}
 	for n := uint8(1); n <= entries; n++ {
-		if w.memory[entry(n, expires)] > abandoned {
+		if w.memory[entry(n, expires)]&life > abandoned {
 			lives[w.memory[entry(n, flow)]]++
 		}
 		if w.memory[free]>>n&1 == 0 {
 			continue
 		}
-		if w.memory[entry(n, expires)] != dead {
+		if w.memory[entry(n, expires)]&life != dead {
 			return fmt.Errorf("entry %d is free and lives", n)
 		}
 		for at := uint8(bucket0); at < entry0; at++ {
@@ -119,13 +121,13 @@ func (w *world) atEnd(sc scenario) error {
 			}
 		}
 		isFree := w.memory[free]>>n&1 == 1
-		if w.memory[entry(n, expires)] == dead {
+		if w.memory[entry(n, expires)]&life == dead {
 			if in != 0 || !isFree {
 				return fmt.Errorf("entry %d is dead, is in %d buckets, free: %v", n, in, isFree)
 			}
 			continue
 		}
-		if w.memory[entry(n, expires)] != abandoned {
+		if w.memory[entry(n, expires)]&life != abandoned {
 			lives[w.memory[entry(n, flow)]]++
 		}
 		if in != 1 || isFree {
@@ -136,6 +138,9 @@ func (w *world) atEnd(sc scenario) error {
 		if w.opened[f]-w.ended[f] != lives[f] {
 			return fmt.Errorf("flow %d: %d opened, %d ended, %d live", f, w.opened[f], w.ended[f], lives[f])
 		}
+	}
+	if w.mistaken {
+		return errors.New("a command has ended another flow than its own")
 	}
 	won := 0
 	for i, c := range w.cpu {

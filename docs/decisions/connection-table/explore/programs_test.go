@@ -18,6 +18,7 @@ const (
 	endedByStore                 // pages.bpf.c 1: an end is a store
 	takenOverByStore             // pages.bpf.c 6: so is a take-over
 	incarnationNotCompared       // pages.bpf.c 5: a reader compares none
+	incarnationNotRaised         // pages.bpf.c 1: an opening keeps the incarnation
 	incarnationLast              // pages.bpf.c 3: an entry's incarnation is written behind its fields
 	abandonedCounted             // pages.bpf.c 4: the end of an abandoned entry is counted again
 	abandonedAsFree              // pages.bpf.c 4: an entry whose bucket is claimed just stays there
@@ -122,6 +123,14 @@ func (s *step) give(index uint8) bool {
 	return done
 }
 
+// renewed is the expires of a dead entry with the next incarnation: entry_renew.
+func (s *step) renewed(ended uint8) uint8 {
+	if s.fault == incarnationNotRaised {
+		return ended
+	}
+	return ended + incarnation
+}
+
 // open opens a connection of rFlow: table_open.
 func open(s *step) {
 	r, c := &s.c.r, s.c
@@ -140,7 +149,6 @@ func open(s *step) {
 		compare
 		judge
 		takeOver
-		recount
 		rewrite
 		revive
 		enter
@@ -171,16 +179,16 @@ func open(s *step) {
 			c.pc = take
 		}
 	case count:
-		r[rSeen] = s.load(entry(r[rIndex], incarnation))
+		r[rSeen] = s.renewed(s.load(entry(r[rIndex], expires)))
 		c.pc = writeFirst
 	case writeFirst, writeSecond, writeThird:
-		order := [...]uint8{incarnation, flow, content}
+		order := [...]uint8{expires, flow, content}
 		if s.fault == incarnationLast {
-			order = [...]uint8{flow, content, incarnation}
+			order = [...]uint8{flow, content, expires}
 		}
 		field, value := order[c.pc-writeFirst], r[rFlow]
-		if field == incarnation {
-			value = r[rSeen] + 1
+		if field == expires {
+			value = r[rSeen]
 		}
 		if s.put(entry(r[rIndex], field), value) {
 			c.pc++
@@ -219,7 +227,8 @@ func open(s *step) {
 		}
 		c.pc = judge
 	case judge:
-		switch s.load(entry(r[rWord], expires)) {
+		r[rMoved] = s.load(entry(r[rWord], expires))
+		switch r[rMoved] & life {
 		case dead, abandoned:
 			next()
 		case live:
@@ -231,26 +240,24 @@ func open(s *step) {
 	case takeOver:
 		var swapped, done bool
 		if s.fault == takenOverByStore {
-			swapped = s.put(entry(r[rWord], expires), dead)
+			swapped = s.put(entry(r[rWord], expires), r[rMoved]&^life)
 			done = swapped
 		} else {
-			swapped, done = s.swap(entry(r[rWord], expires), due, dead)
+			swapped, done = s.swap(entry(r[rWord], expires), r[rMoved], r[rMoved]&^life)
 		}
 		if swapped {
 			s.w.ended[r[rFlow]]++
-			c.pc = recount
+			r[rMoved] = s.renewed(r[rMoved] &^ life)
+			c.pc = rewrite
 		} else if done {
 			c.pc = judge // it has just ended
 		}
-	case recount:
-		r[rSeen] = s.load(entry(r[rWord], incarnation))
-		c.pc = rewrite
 	case rewrite:
-		if s.put(entry(r[rWord], incarnation), r[rSeen]+1) {
+		if s.put(entry(r[rWord], expires), r[rMoved]) {
 			c.pc = revive
 		}
 	case revive:
-		if s.put(entry(r[rWord], expires), live) {
+		if s.put(entry(r[rWord], expires), r[rMoved]|live) {
 			s.w.opened[r[rFlow]]++
 			r[rOther] = opened
 			c.pc = leave
@@ -260,7 +267,7 @@ func open(s *step) {
 			c.pc = publish
 		}
 	case publish:
-		if s.put(entry(r[rIndex], expires), live) {
+		if s.put(entry(r[rIndex], expires), r[rSeen]|live) {
 			s.w.opened[r[rFlow]]++
 			r[rOther] = opened
 			r[rIndex] = 0
@@ -287,6 +294,7 @@ func end(s *step) {
 	r, c := &s.c.r, s.c
 	const (
 		look = iota
+		whose
 		kill
 		hash
 		giveEarly
@@ -303,26 +311,34 @@ func end(s *step) {
 	switch c.pc {
 	case look:
 		r[rSeen] = s.load(entry(r[rIndex], expires))
-		wrong := r[rSeen] == abandoned
+		wrong := r[rSeen]&life == abandoned
 		if c.program == ender {
-			wrong = r[rSeen] == live
+			wrong = r[rSeen]&life == live
 		}
-		if r[rSeen] == dead || wrong {
+		if r[rSeen]&life == dead || wrong {
 			s.finish(nothing)
 			return
 		}
+		c.pc = whose
+	case whose:
+		// A command ends a flow, which it has found here.
+		r[rFlow] = s.load(entry(r[rIndex], flow))
 		c.pc = kill
 	case kill:
 		var swapped, done bool
 		if s.fault == endedByStore {
-			swapped = s.put(entry(r[rIndex], expires), dead)
+			swapped = s.put(entry(r[rIndex], expires), r[rSeen]&^life)
 			done = swapped
 		} else {
-			swapped, done = s.swap(entry(r[rIndex], expires), r[rSeen], dead)
+			swapped, done = s.swap(entry(r[rIndex], expires), r[rSeen], r[rSeen]&^life)
 		}
 		if swapped {
-			if r[rSeen] != abandoned || s.fault == abandonedCounted {
-				s.w.ended[s.load(entry(r[rIndex], flow))]++
+			was := s.load(entry(r[rIndex], flow))
+			if r[rSeen]&life != abandoned || s.fault == abandonedCounted {
+				s.w.ended[was]++
+			}
+			if c.program == killer && was != r[rFlow] && s.fault != endedByStore {
+				s.w.mistaken = true
 			}
 			c.pc = hash
 			if s.fault == hashAfterGiven {
@@ -350,9 +366,9 @@ func end(s *step) {
 			c.pc = abandon // the prototype tries it more often
 		}
 	case abandon:
-		value := uint8(abandoned)
+		value := r[rSeen]&^life | abandoned
 		if s.fault == abandonedAsFree {
-			value = dead
+			value = r[rSeen] &^ life
 		}
 		if s.put(entry(r[rIndex], expires), value) {
 			s.finish(nothing)
@@ -389,7 +405,13 @@ func end(s *step) {
 
 // passTime has the entry rIndex become due, if it lives.
 func passTime(s *step) {
-	if _, done := s.swap(entry(s.c.r[rIndex], expires), live, due); done {
+	_, done := s.atomic(entry(s.c.r[rIndex], expires), func(was uint8) uint8 {
+		if was&life == live {
+			return was&^life | due
+		}
+		return was
+	})
+	if done {
 		s.finish(nothing)
 	}
 }
@@ -607,14 +629,13 @@ func read(s *step) {
 		look
 		scan
 		before
-		lives
 		whose
 		what
 		after
 		again
 		whole
 	)
-	const rIncarnation, rExpires, rWhose, rWhat = rIndex, rEmpty, rMoved, rOther
+	const rExpires, rWhose, rWhat = rEmpty, rMoved, rOther
 	switch c.pc {
 	case begin:
 		r[rSeen] = s.load(geometry)
@@ -637,9 +658,6 @@ func read(s *step) {
 		}
 		c.pc = before
 	case before:
-		r[rIncarnation] = s.load(entry(r[rWord], incarnation))
-		c.pc = lives
-	case lives:
 		r[rExpires] = s.load(entry(r[rWord], expires))
 		c.pc = whose
 	case whose:
@@ -649,8 +667,8 @@ func read(s *step) {
 		r[rWhat] = s.load(entry(r[rWord], content))
 		c.pc = after
 	case after:
-		same := s.load(entry(r[rWord], incarnation)) == r[rIncarnation] || s.fault == incarnationNotCompared
-		if r[rWhose] == r[rFlow] && r[rExpires] == live && same {
+		same := (s.load(entry(r[rWord], expires))^r[rExpires])&^life == 0 || s.fault == incarnationNotCompared
+		if r[rWhose] == r[rFlow] && r[rExpires]&life == live && same {
 			if r[rWhat] == r[rFlow] {
 				s.finish(found)
 			} else {
@@ -659,7 +677,7 @@ func read(s *step) {
 			return
 		}
 		r[rSlot]++
-		r[rIncarnation], r[rExpires], r[rWhose], r[rWhat] = 0, 0, 0, 0
+		r[rExpires], r[rWhose], r[rWhat] = 0, 0, 0
 		c.pc = scan
 	case again:
 		now := s.load(control(r[rBucket]))

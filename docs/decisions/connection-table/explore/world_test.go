@@ -25,19 +25,21 @@ const (
 
 // Fields of an entry.
 const (
-	expires     = iota // dead, due or live
-	incarnation        // counts up with each opening
-	flow               // whose it is
-	content            // what else a connection has: here its flow once more
+	expires = iota // dead, abandoned, due or live; and the incarnation
+	flow           // whose it is
+	content        // what else a connection has: here its flow once more
 	fields
 )
 
-// Values of expires.
+// Values of expires, in its two low bits.
 const (
 	dead      = iota
 	abandoned // ended, and still in its bucket
 	due
 	live
+	life = 3
+	// The incarnation, which counts up with each opening.
+	incarnation = 4
 )
 
 const claimed = 0x80 // of a bucket's control
@@ -75,6 +77,7 @@ type world struct {
 	cpu    [cpus]cpu
 	// Of each flow: connections that were opened and ended, those from the beginning included.
 	opened, ended [4]uint8
+	mistaken      bool // a command has ended another flow than the one it was for
 }
 
 // A step is one access to memory by one CPU.

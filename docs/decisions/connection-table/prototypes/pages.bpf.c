@@ -4,19 +4,20 @@
  * blocks (pages.h). A process adds pages, or the programs add blocks, by the variant.
  *
  * Invariants of entries:
- * 1. `expires` decides whether an entry lives: 0 is dead or free. It leaves 0 only when its
- *    opener publishes it, and changes by compare-and-swap otherwise. So one CPU ends an entry,
- *    and a packet that has prolonged it has prevented that.
- * 2. A state changes by compare-and-swap of `word`, which has the entry's incarnation: it fails
- *    if the entry was ended and opened for another flow.
+ * 1. `expires` decides whether an entry lives: a time, and in its 16 low bits the entry's
+ *    incarnation, which each opening counts up. No time is dead or free. Once published, it
+ *    changes by compare-and-swap alone. So one CPU ends a connection, that which was meant; and
+ *    a packet that has prolonged it has prevented that.
+ * 2. A state changes by compare-and-swap of `word`, which has the incarnation, too: it fails if
+ *    the entry was ended and opened for another flow.
  * 3. An entry is opened by the CPU that has taken it from its block: incarnation, then flow and
- *    fields; then, under the bucket's claim, the slot and `expires`.
+ *    fields; then, under the bucket's claim, the slot and the time.
  * 4. An entry is ended first, then taken from its bucket under the claim, then given back. Until
- *    then its hash, by which it is found there, stays.
- *    Who ends it and gets no claim in time abandons it: it stays in its bucket, dead, and the
- *    sweep takes it from there as if it were due, without counting its end again.
- * 5. A reader loads incarnation, `expires`, the rest, the incarnation again: if they are equal,
- *    it has the fields of one connection. That needs the order of loads and of stores of x86.
+ *    then its hash, by which it is found there, stays. A CPU that ends it and gets no claim in
+ *    time abandons it: it stays in its bucket, dead, and the sweep takes it from there as if it
+ *    were due, without counting its end again.
+ * 5. A reader loads `expires`, the rest, `expires` again: if the incarnation is the same, it has
+ *    the fields of one connection. That needs the order of loads and of stores of x86.
  * 6. A flow has one entry at most in its bucket, as it is looked for and entered under one claim.
  *    Of several CPUs that open a flow at once exactly one enters it; it schedules. An entry that
  *    has expired is taken over under the claim, by the compare-and-swap of `expires`, and keeps
@@ -26,12 +27,13 @@
 #include "buckets.h"
 #include "room.h"
 
-#define INCARNATION_SHIFT 48
-#define ABANDONED 1ULL
+#define INCARNATION 0xffffULL /* of expires [65 us] */
+#define ABANDONED 0x10000ULL
+#define WORD_SHIFT 48 /* the incarnation in `word` */
 
 struct entry {
 	struct flow4 flow;
-	__u64 expires; /* [ns]; 0: dead or free; ABANDONED */
+	__u64 expires; /* [ns], and INCARNATION; below ABANDONED: dead or free */
 	__u64 word;    /* incarnation; state, flags, port */
 	__u32 server;
 	__u32 fwmark;
@@ -48,17 +50,29 @@ static __always_inline struct entry *entry_of(__u32 index)
 	return (struct entry *)entry_line(index);
 }
 
-/* Whether an entry is this flow's and lives; its fields may be used. */
+static __always_inline __u64 entry_expires(const struct entry *e)
+{
+	return *(volatile __u64 *)&e->expires;
+}
+
+/* Whether an entry, dead or alive, is in a bucket for a connection. */
+static __always_inline int counts(__u64 expires)
+{
+	return expires >= ABANDONED + INCARNATION + 1;
+}
+
+/* Whether an entry is this flow's and lives; `word` is one of its fields. */
 static __always_inline int entry_read(const struct entry *e, const struct flow4 *f, __u64 now,
 				      __u64 *word)
 {
-	__u64 before = *(volatile __u64 *)&e->word;
-	__u64 expires = *(volatile __u64 *)&e->expires;
-	int is = flow_is(&e->flow, f);
+	__u64 before = entry_expires(e);
+	int is;
 
 	barrier();
+	is = flow_is(&e->flow, f);
 	*word = *(volatile __u64 *)&e->word;
-	return is && expires > now && before >> INCARNATION_SHIFT == *word >> INCARNATION_SHIFT;
+	barrier();
+	return is && before > now && !((before ^ entry_expires(e)) & INCARNATION);
 }
 
 /* A search that the first slot with the tag has not ended. */
@@ -79,7 +93,7 @@ static __always_inline int search_is(struct search *s, __u32 word)
 	struct entry *e = entry_of(word);
 	__u64 seen;
 
-	if (!e || !(s->any ? flow_is(&e->flow, &s->flow) && e->expires > ABANDONED
+	if (!e || !(s->any ? flow_is(&e->flow, &s->flow) && counts(entry_expires(e))
 			   : entry_read(e, &s->flow, s->now, &seen)))
 		return 0;
 	s->found = word & INDEX_MASK;
@@ -286,13 +300,34 @@ static __always_inline void split_if_due(void)
 	*(volatile __u32 *)&splitting = 0;
 }
 
-/* Writes all of an entry but `expires`: it is in no bucket. */
+/* Counts the incarnation of a dead entry up. */
+static __always_inline void entry_renew(struct entry *e)
+{
+	__u64 next = (entry_expires(e) + 1) & INCARNATION;
+
+	*(volatile __u64 *)&e->expires = next;
+	barrier();
+	*(volatile __u64 *)&e->word = next << WORD_SHIFT;
+}
+
+/* Has an entry live that was written: under the claim. */
+static __always_inline void entry_publish(struct entry *e, __u64 expires)
+{
+	barrier();
+	*(volatile __u64 *)&e->expires =
+		(expires & ~INCARNATION) | (entry_expires(e) & INCARNATION);
+}
+
+/* Ends an entry that was seen with this time: 1 if this CPU has done it. */
+static __always_inline int entry_kill(struct entry *e, __u64 expires)
+{
+	return __sync_val_compare_and_swap(&e->expires, expires, expires & INCARNATION) == expires;
+}
+
+/* Writes all of an entry but its time: it is in no bucket. */
 static __always_inline void entry_begin(struct entry *e, const struct flow4 *f, __u32 hash)
 {
-	__u64 word = *(volatile __u64 *)&e->word;
-
-	*(volatile __u64 *)&e->word = ((word >> INCARNATION_SHIFT) + 1) << INCARNATION_SHIFT;
-	barrier();
+	entry_renew(e);
 	e->flow = *f;
 	e->hash = hash;
 	e->server = 0;
@@ -305,16 +340,13 @@ static __always_inline void entry_begin(struct entry *e, const struct flow4 *f, 
 static __always_inline int entry_take_over(__u32 index, __u64 now, __u64 expires)
 {
 	struct entry *e = entry_of(index);
-	__u64 was = e ? *(volatile __u64 *)&e->expires : ~0ULL, word;
+	__u64 was = e ? entry_expires(e) : 0;
 
-	if (!e || was > now || was <= ABANDONED ||
-	    __sync_val_compare_and_swap(&e->expires, was, 0) != was)
+	if (!e || was > now || !counts(was) || !entry_kill(e, was))
 		return 0;
 	/* Here the earlier connection leaves its server's count. */
-	word = *(volatile __u64 *)&e->word;
-	*(volatile __u64 *)&e->word = ((word >> INCARNATION_SHIFT) + 1) << INCARNATION_SHIFT;
-	barrier();
-	*(volatile __u64 *)&e->expires = expires;
+	entry_renew(e);
+	entry_publish(e, expires);
 	return 1;
 }
 
@@ -351,7 +383,7 @@ static __noinline int table_open(const struct flow4 *f, __u64 now, __u64 timeout
 				goto leave;
 			}
 			e = entry_of(s.found);
-			if (!e || *(volatile __u64 *)&e->expires > ABANDONED)
+			if (!e || counts(entry_expires(e)))
 				goto leave;
 			/* It has just ended; that CPU waits for the claim. */
 			e = entry_of(index);
@@ -368,8 +400,7 @@ static __noinline int table_open(const struct flow4 *f, __u64 now, __u64 timeout
 		}
 		spills = BUCKET_SPILLS;
 	}
-	barrier();
-	*(volatile __u64 *)&e->expires = now + timeout;
+	entry_publish(e, now + timeout);
 	rc = 0;
 	index = 0;
 leave:
@@ -380,7 +411,8 @@ leave:
 	return rc;
 }
 
-/* Ends an entry that was seen with this time: 1 if this CPU has done it. */
+/* Ends the connection of an entry that was seen with this time, and all that belongs to it: 1 if
+ * this CPU has done it. */
 static __noinline int entry_end(__u32 index, __u64 expires)
 {
 	struct entry *e = entry_of(index);
@@ -388,13 +420,13 @@ static __noinline int entry_end(__u32 index, __u64 expires)
 	struct flow4 flow;
 	__u32 at, *spill;
 
-	if (!e || !expires || __sync_val_compare_and_swap(&e->expires, expires, 0) != expires)
+	if (!e || expires < ABANDONED || !entry_kill(e, expires))
 		return 0;
-	/* Here the connection leaves its server's count, unless it was ABANDONED. */
+	/* Here the connection leaves its server's count, if it counts. */
 	line = bucket_claim(e->hash);
 	if (!line) {
-		*(volatile __u64 *)&e->expires = ABANDONED;
-		return expires != ABANDONED;
+		*(volatile __u64 *)&e->expires = ABANDONED | (expires & INCARNATION);
+		return counts(expires);
 	}
 	at = bucket_slot_of(line, index);
 	if (at) {
@@ -408,7 +440,7 @@ static __noinline int entry_end(__u32 index, __u64 expires)
 	}
 	bucket_leave(line, 0);
 	room_give(index);
-	return expires != ABANDONED;
+	return counts(expires);
 }
 
 static __noinline __u32 entry_index(const struct flow4 *f, __u64 *expires)
@@ -462,8 +494,8 @@ static long sweep_lines(__u32 i, struct walk *w)
 		struct entry *e = (struct entry *)block_line(block, first + n);
 
 		/* The head of a block has nothing at this place. */
-		expires = e ? *(volatile __u64 *)&e->expires : 0;
-		if (!expires)
+		expires = e ? entry_expires(e) : 0;
+		if (expires < ABANDONED)
 			continue;
 		if (expires <= w->now)
 			entry_end(number << LINE_BITS | (first + n), expires);
