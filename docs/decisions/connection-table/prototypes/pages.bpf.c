@@ -446,7 +446,9 @@ static __noinline int entry_end(__u32 index, __u64 expires)
 static __noinline __u32 entry_index(const struct flow4 *f, __u64 *expires)
 {
 	__u64 hash = f ? flow_hash(f) : 0;
-	__u32 index = f ? search_slowly(f, 0, hash, tag_of(hash)) : 0;
+	/* Also what has expired; but not what is dead. */
+	__u64 dead = ABANDONED | INCARNATION;
+	__u32 index = f ? search_slowly(f, dead, hash, tag_of(hash)) : 0;
 	struct entry *e = index ? entry_of(index) : 0;
 
 	if (!e || !expires)
