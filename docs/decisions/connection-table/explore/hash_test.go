@@ -10,7 +10,7 @@ import (
 // words are a flow as flow_hash reads it: source, destination, both ports, protocol and rest.
 type words [4]uint32
 
-// mix is flow_mix of ../prototypes/flows.h.
+// mix is flow_mix of ../prototypes/bpf/flows.h.
 func mix(h uint64) uint64 {
 	const factor = 0xd6e8feb86659fd93
 	h ^= h >> 32

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explore runs the protocol of the table of pages (../prototypes/pages.bpf.c) in every
+// Package explore runs the protocol of the table of pages (../prototypes/bpf/pages.bpf.c) in every
 // order of its loads, stores and atomics that x86 allows, on a table of two buckets.
 //
 // A CPU's stores wait in a buffer and reach memory later, in their order; the CPU itself sees

@@ -14,13 +14,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// sources is the directory of the prototypes: this one, as seen from where the driver runs.
+// sources is the directory of the prototypes' programs, as seen from where the driver runs.
 func sources() (string, error) {
 	out, err := exec.Command("go", "list", "-tags", "prototypes", "-f", "{{.Dir}}", "imbang/docs/decisions/connection-table/prototypes").Output()
 	if err != nil {
 		return "", fmt.Errorf("start this in the repository: %w", err)
 	}
-	return strings.TrimSpace(string(out)), nil
+	return filepath.Join(strings.TrimSpace(string(out)), "bpf"), nil
 }
 
 // compile makes the object of a design, by the flags of the data plane.
@@ -32,7 +32,7 @@ func compile(d design, from, to string) (string, error) {
 	}
 	args := []string{"-target", "bpfel", "-O2", "-g", "-Wall", "-Werror", "-Wno-unused-function", "-mcpu=v3",
 		"-idirafter", "/usr/include/" + strings.TrimSpace(string(multiarch)),
-		"-I", filepath.Join(from, "../../../../bpf"), "-I", from,
+		"-I", filepath.Join(from, "../../../../../bpf"), "-I", from,
 		"-c", filepath.Join(from, d.source), "-o", object}
 	c := exec.Command("clang", append(args, d.flags...)...)
 	c.Stderr = os.Stderr

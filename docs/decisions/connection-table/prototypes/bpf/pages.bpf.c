@@ -31,7 +31,7 @@
 #define ABANDONED 0x10000ULL
 #define WORD_SHIFT 48 /* the incarnation in `word` */
 
-struct entry {
+struct flow_entry {
 	struct flow4 flow;
 	__u64 expires; /* [ns], and INCARNATION; below ABANDONED: dead or free */
 	__u64 word;    /* incarnation; state, flags, port */
@@ -43,14 +43,14 @@ struct entry {
 	__u32 pad;
 	__u64 spare;
 };
-_Static_assert(sizeof(struct entry) == 64, "an entry is a cache line");
+_Static_assert(sizeof(struct flow_entry) == 64, "an entry is a cache line");
 
-static __always_inline struct entry *entry_of(__u32 index)
+static __always_inline struct flow_entry *entry_of(__u32 index)
 {
-	return (struct entry *)entry_line(index);
+	return (struct flow_entry *)entry_line(index);
 }
 
-static __always_inline __u64 entry_expires(const struct entry *e)
+static __always_inline __u64 entry_expires(const struct flow_entry *e)
 {
 	return *(volatile __u64 *)&e->expires;
 }
@@ -62,7 +62,7 @@ static __always_inline int counts(__u64 expires)
 }
 
 /* Whether an entry is this flow's and lives; `word` is one of its fields. */
-static __always_inline int entry_read(const struct entry *e, const struct flow4 *f, __u64 now,
+static __always_inline int entry_read(const struct flow_entry *e, const struct flow4 *f, __u64 now,
 				      __u64 *word)
 {
 	__u64 before = entry_expires(e);
@@ -90,7 +90,7 @@ struct search {
 
 static __always_inline int search_is(struct search *s, __u32 word)
 {
-	struct entry *e = entry_of(word);
+	struct flow_entry *e = entry_of(word);
 	__u64 seen;
 
 	if (!e || !(s->any ? flow_is(&e->flow, &s->flow) && counts(entry_expires(e))
@@ -183,12 +183,12 @@ static __always_inline __u32 bucket_first(const union line *line, __u32 tag)
 	return 0;
 }
 
-static __always_inline struct entry *entry_find(const struct flow4 *f, __u64 now)
+static __always_inline struct flow_entry *entry_find(const struct flow4 *f, __u64 now)
 {
 	__u64 hash = flow_hash(f), g = geometry_now(), seen;
 	__u32 tag = tag_of(hash), control, word;
 	union line *line = bucket_line(bucket_of(hash, g));
-	struct entry *e;
+	struct flow_entry *e;
 
 	if (!line)
 		return 0;
@@ -211,7 +211,7 @@ static __always_inline struct entry *entry_find(const struct flow4 *f, __u64 now
 
 static __always_inline int table_find(const struct flow4 *f, __u64 now)
 {
-	struct entry *e = entry_find(f, now);
+	struct flow_entry *e = entry_find(f, now);
 
 	return e ? truth(e->expires) : 0;
 }
@@ -230,7 +230,7 @@ static long split_slot(__u32 i, struct split *s)
 {
 	union line *from = bucket_line(s->from), *to = bucket_line(s->to);
 	__u32 at = s->at++, word;
-	struct entry *e;
+	struct flow_entry *e;
 
 	if (!from || !to)
 		return 1;
@@ -301,7 +301,7 @@ static __always_inline void split_if_due(void)
 }
 
 /* Counts the incarnation of a dead entry up. */
-static __always_inline void entry_renew(struct entry *e)
+static __always_inline void entry_renew(struct flow_entry *e)
 {
 	__u64 next = (entry_expires(e) + 1) & INCARNATION;
 
@@ -311,7 +311,7 @@ static __always_inline void entry_renew(struct entry *e)
 }
 
 /* Has an entry live that was written: under the claim. */
-static __always_inline void entry_publish(struct entry *e, __u64 expires)
+static __always_inline void entry_publish(struct flow_entry *e, __u64 expires)
 {
 	barrier();
 	*(volatile __u64 *)&e->expires =
@@ -319,13 +319,13 @@ static __always_inline void entry_publish(struct entry *e, __u64 expires)
 }
 
 /* Ends an entry that was seen with this time: 1 if this CPU has done it. */
-static __always_inline int entry_kill(struct entry *e, __u64 expires)
+static __always_inline int entry_kill(struct flow_entry *e, __u64 expires)
 {
 	return __sync_val_compare_and_swap(&e->expires, expires, expires & INCARNATION) == expires;
 }
 
 /* Writes all of an entry but its time: it is in no bucket. */
-static __always_inline void entry_begin(struct entry *e, const struct flow4 *f, __u32 hash)
+static __always_inline void entry_begin(struct flow_entry *e, const struct flow4 *f, __u32 hash)
 {
 	entry_renew(e);
 	e->flow = *f;
@@ -339,7 +339,7 @@ static __always_inline void entry_begin(struct entry *e, const struct flow4 *f, 
 /* Under the claim: takes an entry over that has expired; 1 if this CPU has ended it. */
 static __always_inline int entry_take_over(__u32 index, __u64 now, __u64 expires)
 {
-	struct entry *e = entry_of(index);
+	struct flow_entry *e = entry_of(index);
 	__u64 was = e ? entry_expires(e) : 0;
 
 	if (!e || was > now || !counts(was) || !entry_kill(e, was))
@@ -356,7 +356,7 @@ static __noinline int table_open(const struct flow4 *f, __u64 now, __u64 timeout
 	struct search s = { .now = now, .hash = hash, .any = 1 };
 	union line *line;
 	struct slots slots;
-	struct entry *e;
+	struct flow_entry *e;
 	__u32 index, spills = 0;
 	int rc = -EEXIST;
 
@@ -415,7 +415,7 @@ leave:
  * this CPU has done it. */
 static __noinline int entry_end(__u32 index, __u64 expires)
 {
-	struct entry *e = entry_of(index);
+	struct flow_entry *e = entry_of(index);
 	union line *line;
 	struct flow4 flow;
 	__u32 at, *spill;
@@ -449,7 +449,7 @@ static __noinline __u32 entry_index(const struct flow4 *f, __u64 *expires)
 	/* Also what has expired; but not what is dead. */
 	__u64 dead = ABANDONED | INCARNATION;
 	__u32 index = f ? search_slowly(f, dead, hash, tag_of(hash)) : 0;
-	struct entry *e = index ? entry_of(index) : 0;
+	struct flow_entry *e = index ? entry_of(index) : 0;
 
 	if (!e || !expires)
 		return 0;
@@ -493,7 +493,7 @@ static long sweep_lines(__u32 i, struct walk *w)
 		return 1;
 #pragma unroll
 	for (__u32 n = 0; n < 8; n++) {
-		struct entry *e = (struct entry *)block_line(block, first + n);
+		struct flow_entry *e = (struct flow_entry *)block_line(block, first + n);
 
 		/* The head of a block has nothing at this place. */
 		expires = e ? entry_expires(e) : 0;

@@ -24,7 +24,7 @@ struct hand {
 	__u32 block;  /* owned; NO_BLOCK: none */
 	__u32 cursor; /* the block after the last one that was looked at */
 	__u32 begun;
-	__u32 number; /* of the search that is under way: what it has found */
+	__u32 pad;
 };
 
 #define NO_BLOCK 0xffffffffU
