@@ -99,6 +99,14 @@ func prepareSingle(kind ebpf.MapType, noPrealloc bool) func(*ebpf.CollectionSpec
 	}
 }
 
+// untyped is a template for maps that many are made of: each with types would have a copy of them
+// in the kernel.
+func untyped(template *ebpf.MapSpec) *ebpf.MapSpec {
+	m := template.Copy()
+	m.Key, m.Value = nil, nil
+	return m
+}
+
 // putAll writes elements of an outer map in one call, so that the kernel waits for one grace
 // period and not for one of each.
 func putAll(outer *ebpf.Map, at []uint32, maps []*ebpf.Map) error {

@@ -106,7 +106,7 @@ func startPages(t *table, capacity int) error {
 	g := &growth{}
 	t.state = g
 	if outer := t.Maps["entry_pages"]; outer != nil {
-		template := t.templates["entry_pages"].InnerMap
+		template := untyped(t.templates["entry_pages"].InnerMap)
 		g.entries = pages{outer: outer, template: template, perPage: int(template.MaxEntries)}
 		g.buckets = pages{outer: t.Maps["bucket_pages"], template: template, perPage: int(template.MaxEntries)}
 		entries, buckets := 1, 1

@@ -77,7 +77,7 @@ func closeAll(maps []*ebpf.Map) {
 }
 
 func (t *table) makePart(size int) (*ebpf.Map, error) {
-	spec := t.templates["parts"].InnerMap.Copy()
+	spec := untyped(t.templates["parts"].InnerMap)
 	spec.MaxEntries = uint32(size)
 	m, err := ebpf.NewMap(spec)
 	if err == nil {
