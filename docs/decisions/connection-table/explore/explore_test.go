@@ -13,6 +13,7 @@ import (
 type scenario struct {
 	name    string
 	buckets uint8
+	narrow  bool // buckets have one slot; further entries are chained
 	// Entries of the beginning: flow, and live or due.
 	begin [][2]uint8
 	run   [cpus]task
@@ -44,10 +45,26 @@ var scenarios = []scenario{
 	{name: "two open one flow beside a merge", buckets: 2, run: [cpus]task{{opener, 1}, {opener, 1}, {merger, 0}}, once: true},
 	{name: "an end and an opening beside a merge", buckets: 2, begin: [][2]uint8{{1, due}}, run: [cpus]task{{ender, 1}, {opener, 1}, {merger, 0}}},
 	{name: "a merge that finds no room", buckets: 2, begin: [][2]uint8{{1, live}, {3, live}, {2, live}}, run: [cpus]task{{merger, 0}, {reader, 3}, {killer, 1}}, found: true},
+	{name: "two open one flow into a chain", buckets: 1, narrow: true, begin: [][2]uint8{{2, live}}, run: [cpus]task{{opener, 1}, {opener, 1}, {reader, 2}}, once: true, found: true},
+	{name: "two open one flow that is chained and due", buckets: 1, narrow: true, begin: [][2]uint8{{2, live}, {1, due}}, run: [cpus]task{{opener, 1}, {opener, 1}, {ender, 2}}},
+	{name: "a split of a chain", buckets: 1, narrow: true, begin: [][2]uint8{{2, live}, {1, live}}, run: [cpus]task{{splitter, 0}, {reader, 1}, {opener, 3}}, found: true},
+	{name: "a split that gives a chain a slot", buckets: 1, narrow: true, begin: [][2]uint8{{1, live}, {2, live}}, run: [cpus]task{{splitter, 0}, {reader, 2}, {killer, 1}}, found: true},
+	{name: "a split of a chain of two", buckets: 1, narrow: true, begin: [][2]uint8{{2, live}, {1, live}, {4, live}}, run: [cpus]task{{splitter, 0}, {reader, 4}, {killer, 2}}, found: true},
+	{name: "a split of a chain of which two stay", buckets: 1, narrow: true, begin: [][2]uint8{{1, live}, {2, live}, {4, live}}, run: [cpus]task{{splitter, 0}, {reader, 2}, {killer, 3}}, found: true},
+	{name: "an end of what a split has moved from a chain", buckets: 1, narrow: true, begin: [][2]uint8{{2, live}, {1, live}}, run: [cpus]task{{splitter, 0}, {killer, 2}, {opener, 3}}},
+	{name: "a split that finds no room", buckets: 1, narrow: true, begin: [][2]uint8{{1, live}, {3, live}}, run: [cpus]task{{splitter, 0}, {reader, 3}, {opener, 2}}, found: true},
+	{name: "an end in a chain", buckets: 1, narrow: true, begin: [][2]uint8{{2, live}, {1, live}, {3, live}}, run: [cpus]task{{killer, 2}, {killer, 3}, {reader, 2}}, found: true},
+	{name: "an end that gives a chain a slot", buckets: 1, narrow: true, begin: [][2]uint8{{2, live}, {1, live}, {3, live}}, run: [cpus]task{{killer, 1}, {killer, 3}, {reader, 1}}, found: true},
+	{name: "a chained entry used again under a reader", buckets: 1, narrow: true, begin: [][2]uint8{{2, live}, {1, live}}, run: [cpus]task{{killer, 2}, {opener, 3}, {reader, 2}}, found: true},
+	{name: "a chained entry used again in another bucket", buckets: 2, narrow: true, begin: [][2]uint8{{1, live}, {3, live}}, run: [cpus]task{{killer, 2}, {opener, 2}, {reader, 1}}, found: true},
+	{name: "a merge that finds a chain", buckets: 2, narrow: true, begin: [][2]uint8{{1, live}, {3, live}}, run: [cpus]task{{merger, 0}, {reader, 3}, {killer, 1}}, found: true},
 }
 
 func (sc scenario) world() world {
-	w := world{}
+	w := world{width: slots}
+	if sc.narrow {
+		w.width = 1
+	}
 	w.memory[geometry] = sc.buckets
 	for n := uint8(1); n <= entries; n++ {
 		w.memory[free] |= 1 << n
@@ -59,7 +76,12 @@ func (sc scenario) world() world {
 		w.memory[entry(n, expires)] = e[1]
 		w.memory[entry(n, flow)] = f
 		w.memory[entry(n, content)] = f
-		w.memory[slot(b, used[b])] = n
+		if used[b] < w.width {
+			w.memory[slot(b, used[b])] = n
+		} else {
+			w.memory[entry(n, link)] = w.memory[chain(b)]
+			w.memory[chain(b)] = n
+		}
 		w.memory[free] &^= 1 << n
 		w.opened[f]++
 		used[b]++
@@ -79,7 +101,7 @@ func (sc scenario) world() world {
 
 // always is what holds in each state.
 func (w *world) always() error {
-	lives := [4]uint8{}
+	lives := [flows]uint8{}
 	for n := uint8(1); n <= entries; n++ {
 		if w.memory[entry(n, expires)]&life > abandoned {
 			lives[w.memory[entry(n, flow)]]++
@@ -90,9 +112,14 @@ func (w *world) always() error {
 		if w.memory[entry(n, expires)]&life != dead {
 			return fmt.Errorf("entry %d is free and lives", n)
 		}
-		for at := uint8(bucket0); at < entry0; at++ {
-			if (at-bucket0)%(1+slots) != 0 && w.memory[at] == n {
-				return fmt.Errorf("entry %d is free and in a bucket", n)
+		for b := range uint8(2) {
+			// After a split or a merge has published the geometry, the bucket that it clears still
+			// has entries that are ended by the other bucket. Its claim keeps openings away.
+			if w.memory[control(b)]&claimed != 0 {
+				continue
+			}
+			if w.in(b, n) != 0 {
+				return fmt.Errorf("entry %d is free and in bucket %d", n, b)
 			}
 		}
 	}
@@ -104,17 +131,35 @@ func (w *world) always() error {
 	return nil
 }
 
+// in is how often an entry is in a bucket.
+func (w *world) in(b, n uint8) (times int) {
+	for i := range uint8(slots) {
+		if w.memory[slot(b, i)] == n {
+			times++
+		}
+	}
+	at := w.memory[chain(b)]
+	for range entries {
+		if at == 0 {
+			break
+		}
+		if at == n {
+			times++
+		}
+		at = w.memory[entry(at, link)]
+	}
+	return times
+}
+
 // atEnd is what holds when all programs are over.
 func (w *world) atEnd(sc scenario) error {
-	lives := [4]uint8{}
+	lives := [flows]uint8{}
 	for n := uint8(1); n <= entries; n++ {
 		in := 0
 		for b := range uint8(2) {
-			for i := range uint8(slots) {
-				if w.memory[slot(b, i)] != n {
-					continue
-				}
-				in++
+			k := w.in(b, n)
+			in += k
+			if k != 0 {
 				if want := bucketOf(w.memory[entry(n, flow)], w.memory[geometry]); b != want {
 					return fmt.Errorf("entry %d is in bucket %d, want %d", n, b, want)
 				}

@@ -2,6 +2,8 @@
 
 package explore
 
+import "math/bits"
+
 // A fault is a rule of the protocol that is left out. Each must be noticed.
 type fault uint8
 
@@ -23,6 +25,10 @@ const (
 	abandonedCounted             // pages.bpf.c 4: the end of an abandoned entry is counted again
 	abandonedAsFree              // pages.bpf.c 4: an entry whose bucket is claimed just stays there
 	lastUnclaimed                // buckets.h 2: a merge does not claim the last bucket
+	openIgnoresChain             // buckets.h 1: an opening does not look through the chain
+	endIgnoresChain              // pages.bpf.c 4: an end does not take the entry from the chain
+	splitIgnoresChain            // buckets.h 3: a split leaves a chain as it is
+	splitLeavesLinks             // buckets.h 3: or copies from it, and the links stay
 	faults
 )
 
@@ -141,6 +147,7 @@ func open(s *step) {
 		writeFirst
 		writeSecond
 		writeThird
+		writeFourth
 		claim0
 		claim1
 		claim2
@@ -148,17 +155,35 @@ func open(s *step) {
 		scan
 		compare
 		judge
+		follow
 		takeOver
 		rewrite
 		revive
 		enter
+		head
+		linkIt
+		chainIt
 		publish
 		leave
 		giveBack
 	)
-	next := func() { // slot
+	next := func() { // slot, or entry of the chain
+		if r[rSlot] > s.w.width {
+			c.pc = follow
+			return
+		}
 		r[rSlot]++
 		c.pc = scan
+	}
+	looked := func(word uint8) { // into the chain
+		r[rWord] = word
+		c.pc = compare
+		if word == 0 {
+			c.pc = enter
+			if r[rEmpty] == 0 {
+				c.pc = head
+			}
+		}
 	}
 	switch c.pc {
 	case take:
@@ -181,14 +206,17 @@ func open(s *step) {
 	case count:
 		r[rSeen] = s.renewed(s.load(entry(r[rIndex], expires)))
 		c.pc = writeFirst
-	case writeFirst, writeSecond, writeThird:
-		order := [...]uint8{expires, flow, content}
+	case writeFirst, writeSecond, writeThird, writeFourth:
+		order := [...]uint8{expires, flow, content, link}
 		if s.fault == incarnationLast {
-			order = [...]uint8{flow, content, expires}
+			order = [...]uint8{flow, content, link, expires}
 		}
 		field, value := order[c.pc-writeFirst], r[rFlow]
-		if field == expires {
+		switch field {
+		case expires:
 			value = r[rSeen]
+		case link:
+			value = 0
 		}
 		if s.put(entry(r[rIndex], field), value) {
 			c.pc++
@@ -203,14 +231,13 @@ func open(s *step) {
 		}
 		s.claim(claim0)
 	case scan:
-		if r[rSlot] == slots {
-			c.pc = enter
-			if r[rEmpty] == 0 {
-				r[rOther] = full
-				c.pc = leave
+		if r[rSlot] == s.w.width {
+			r[rSlot]++
+			if s.fault == openIgnoresChain {
+				looked(0)
+			} else {
+				looked(s.load(chain(r[rBucket])))
 			}
-			// No access: the next one follows at once.
-			open(s)
 			return
 		}
 		r[rWord] = s.load(slot(r[rBucket], r[rSlot]))
@@ -237,6 +264,8 @@ func open(s *step) {
 		case due:
 			c.pc = takeOver
 		}
+	case follow:
+		looked(s.load(entry(r[rWord], link)))
 	case takeOver:
 		var swapped, done bool
 		if s.fault == takenOverByStore {
@@ -264,6 +293,17 @@ func open(s *step) {
 		}
 	case enter:
 		if s.put(slot(r[rBucket], r[rEmpty]-1), r[rIndex]) {
+			c.pc = publish
+		}
+	case head:
+		r[rWord] = s.load(chain(r[rBucket]))
+		c.pc = linkIt
+	case linkIt:
+		if s.put(entry(r[rIndex], link), r[rWord]) {
+			c.pc = chainIt
+		}
+	case chainIt:
+		if s.put(chain(r[rBucket]), r[rIndex]) {
 			c.pc = publish
 		}
 	case publish:
@@ -304,10 +344,23 @@ func end(s *step) {
 		claim3
 		scan
 		clear
+		refill
+		advance
+		follow
+		unlink
 		leave
 		giveBack
 		abandon
 	)
+	walk := func(word uint8) { // to the next entry of the chain
+		r[rWord] = word
+		c.pc = follow
+		if word == 0 {
+			c.pc = leave
+		} else if word == r[rIndex] {
+			c.pc = unlink
+		}
+	}
 	switch c.pc {
 	case look:
 		r[rSeen] = s.load(entry(r[rIndex], expires))
@@ -374,9 +427,13 @@ func end(s *step) {
 			s.finish(nothing)
 		}
 	case scan:
-		if r[rSlot] == slots {
-			c.pc = leave
-			end(s)
+		if r[rSlot] == s.w.width {
+			r[rOther] = 0 // the entry before it
+			if s.fault == endIgnoresChain {
+				walk(0)
+			} else {
+				walk(s.load(chain(r[rBucket])))
+			}
 			return
 		}
 		if s.load(slot(r[rBucket], r[rSlot])) == r[rIndex] {
@@ -385,7 +442,30 @@ func end(s *step) {
 			r[rSlot]++
 		}
 	case clear:
-		if s.put(slot(r[rBucket], r[rSlot]), 0) {
+		r[rWord] = s.load(chain(r[rBucket]))
+		c.pc = refill
+	case refill:
+		// The chain's first one has the slot; 0 if there is no chain.
+		if s.put(slot(r[rBucket], r[rSlot]), r[rWord]) {
+			c.pc = leave
+			if r[rWord] != 0 {
+				r[rMoved] = s.load(entry(r[rWord], link))
+				c.pc = advance
+			}
+		}
+	case advance:
+		if s.put(chain(r[rBucket]), r[rMoved]) {
+			c.pc = leave
+		}
+	case follow:
+		r[rOther] = r[rWord]
+		walk(s.load(entry(r[rWord], link)))
+	case unlink:
+		at := chain(r[rBucket])
+		if r[rOther] != 0 {
+			at = entry(r[rOther], link)
+		}
+		if s.put(at, s.load(entry(r[rIndex], link))) {
 			c.pc = leave
 		}
 	case leave:
@@ -426,10 +506,42 @@ func split(s *step) {
 		scan
 		hash
 		copyWord
+		first
+		count
+		again
+		chained
+		copyChained
+		drop
+		undo
 		publish
 		clear
+		refill
+		advance
 		leave
 	)
+	const (
+		rChained = rIndex // entries of the chain that move
+		rNext    = rOther
+		rLast    = rFlow // one of the chain that stays
+	)
+	walk := func(word uint8) { // to the next entry of the chain
+		r[rWord] = word
+		if word != 0 {
+			return
+		}
+		if c.pc == first || c.pc == count {
+			c.pc = again
+			if r[rEmpty]+r[rChained] > s.w.width {
+				c.pc = undo
+			}
+			r[rSlot] = 0
+			return
+		}
+		c.pc = publish
+		if s.fault == splitCopiesLate {
+			c.pc = clear
+		}
+	}
 	switch c.pc {
 	case look:
 		r[rControl] = s.load(control(0))
@@ -457,12 +569,8 @@ func split(s *step) {
 			c.pc = scan
 		}
 	case scan:
-		if r[rSlot] == slots {
-			r[rSlot] = 0
-			c.pc = publish
-			if s.fault == splitCopiesLate {
-				c.pc = clear
-			}
+		if r[rSlot] == s.w.width {
+			c.pc = first
 			split(s)
 			return
 		}
@@ -486,21 +594,93 @@ func split(s *step) {
 			r[rSlot]++
 			c.pc = scan
 		}
+	case first:
+		word := s.load(chain(0))
+		if s.fault == splitIgnoresChain {
+			word = 0
+		}
+		walk(word)
+		if word != 0 {
+			c.pc = count
+		}
+	case count:
+		if moves(s.load(entry(r[rWord], flow))) {
+			r[rChained]++
+		}
+		walk(s.load(entry(r[rWord], link)))
+	case again:
+		c.pc = chained
+		word := s.load(chain(0))
+		if s.fault == splitIgnoresChain {
+			word = 0
+		}
+		walk(word)
+	case chained:
+		r[rNext] = s.load(entry(r[rWord], link))
+		if moves(s.load(entry(r[rWord], flow))) {
+			c.pc = copyChained
+			return
+		}
+		r[rLast] = r[rWord]
+		walk(r[rNext])
+	case copyChained:
+		if r[rEmpty] == slots { // only where a rule is left out
+			c.pc = leave
+			return
+		}
+		if s.put(slot(1, r[rEmpty]), r[rWord]) {
+			r[rEmpty]++
+			c.pc = drop
+		}
+	case drop:
+		at := chain(0)
+		if r[rLast] != 0 {
+			at = entry(r[rLast], link)
+		}
+		if s.fault == splitLeavesLinks || s.put(at, r[rNext]) {
+			c.pc = chained
+			walk(r[rNext])
+		}
+	case undo:
+		// No room: what was copied is taken out again.
+		if r[rSlot] == r[rEmpty] {
+			c.pc = leave
+			split(s)
+			return
+		}
+		if s.put(slot(1, r[rSlot]), 0) {
+			r[rSlot]++
+		}
 	case publish:
 		if _, done := s.swap(geometry, 1, 2); done {
 			c.pc = clear
 		}
 	case clear:
-		for r[rSlot] < slots && r[rMoved]>>r[rSlot]&1 == 0 {
+		for r[rSlot] < s.w.width && r[rMoved]>>r[rSlot]&1 == 0 {
 			r[rSlot]++
 		}
-		if r[rSlot] == slots {
-			c.pc = leave
+		if r[rSlot] == s.w.width {
+			c.pc = refill
 			split(s)
 			return
 		}
 		if s.put(slot(0, r[rSlot]), 0) {
 			r[rSlot]++
+		}
+	case refill:
+		r[rWord] = s.load(chain(0))
+		if r[rWord] == 0 || r[rMoved] == 0 || s.fault == splitIgnoresChain {
+			c.pc = leave
+			return
+		}
+		at := uint8(bits.TrailingZeros8(r[rMoved]))
+		if s.put(slot(0, at), r[rWord]) {
+			r[rMoved] &^= 1 << at
+			c.pc = advance
+		}
+	case advance:
+		if s.put(chain(0), s.load(entry(r[rWord], link))) {
+			c.pc = refill
 		}
 	case leave:
 		if s.fault == splitUnclaimed || s.put(control(0), (r[rControl]+1)&^claimed) {
@@ -510,7 +690,7 @@ func split(s *step) {
 }
 
 // merge makes one bucket of two: a split in the other direction. It gives up if a bucket is
-// claimed, or if one has no room for both.
+// claimed or has a chain, or if one has no room for both.
 func merge(s *step) {
 	r, c := &s.c.r, s.c
 	const (
@@ -518,6 +698,7 @@ func merge(s *step) {
 		claimOld
 		lookLast
 		claimLast
+		chains
 		scan
 		room
 		copyWord
@@ -554,12 +735,17 @@ func merge(s *step) {
 		}
 		swapped, done := s.swap(control(1), r[rOther], value)
 		if swapped {
-			c.pc = scan
+			c.pc = chains
 		} else if done {
 			c.pc = leaveOld
 		}
+	case chains:
+		c.pc = scan
+		if s.load(chain(0)) != 0 || s.load(chain(1)) != 0 {
+			c.pc = leaveLast
+		}
 	case scan:
-		if r[rSlot] == slots {
+		if r[rSlot] == s.w.width {
 			c.pc = publish
 			merge(s)
 			return
@@ -572,7 +758,7 @@ func merge(s *step) {
 		r[rEmpty] = 0
 		c.pc = room
 	case room:
-		if r[rEmpty] == slots {
+		if r[rEmpty] == s.w.width {
 			// No room: what was copied is taken out again.
 			r[rSlot] = 0
 			c.pc = clear
@@ -599,10 +785,10 @@ func merge(s *step) {
 	case clear:
 		// All of the last bucket, or, if it has to stay, what was copied.
 		b := 1 - r[rSeen]
-		for b == 0 && r[rSlot] < slots && r[rMoved]>>r[rSlot]&1 == 0 {
+		for b == 0 && r[rSlot] < s.w.width && r[rMoved]>>r[rSlot]&1 == 0 {
 			r[rSlot]++
 		}
-		if r[rSlot] == slots {
+		if r[rSlot] == s.w.width {
 			c.pc = leaveLast
 			merge(s)
 			return
@@ -632,9 +818,26 @@ func read(s *step) {
 		whose
 		what
 		after
+		follow
 		again
 		whole
 	)
+	next := func() { // slot, or entry of the chain
+		if r[rSlot] > s.w.width {
+			c.pc = follow
+			return
+		}
+		r[rSlot]++
+		c.pc = scan
+	}
+	looked := func(word uint8) { // into the chain
+		r[rWord] = word
+		r[rIndex]++
+		c.pc = before
+		if word == 0 || r[rIndex] > entries+1 {
+			c.pc = again
+		}
+	}
 	const rExpires, rWhose, rWhat = rEmpty, rMoved, rOther
 	switch c.pc {
 	case begin:
@@ -644,19 +847,22 @@ func read(s *step) {
 	case look:
 		r[rControl] = s.load(control(r[rBucket]))
 		r[rSlot] = 0
+		r[rIndex] = 0 // steps in the chain
 		c.pc = scan
 	case scan:
-		if r[rSlot] == slots {
-			c.pc = again
-			read(s)
+		if r[rSlot] == s.w.width {
+			r[rSlot]++
+			looked(s.load(chain(r[rBucket])))
 			return
 		}
 		r[rWord] = s.load(slot(r[rBucket], r[rSlot]))
 		if r[rWord] == 0 {
-			r[rSlot]++
+			next()
 			return
 		}
 		c.pc = before
+	case follow:
+		looked(s.load(entry(r[rWord], link)))
 	case before:
 		r[rExpires] = s.load(entry(r[rWord], expires))
 		c.pc = whose
@@ -676,9 +882,8 @@ func read(s *step) {
 			}
 			return
 		}
-		r[rSlot]++
 		r[rExpires], r[rWhose], r[rWhat] = 0, 0, 0
-		c.pc = scan
+		next()
 	case again:
 		now := s.load(control(r[rBucket]))
 		c.pc = whole

@@ -9,8 +9,9 @@ package explore
 
 const (
 	cpus    = 3
-	slots   = 2 // of a bucket
+	slots   = 2 // of a bucket, at most
 	entries = 3
+	flows   = 5 // from 1 on
 	waiting = 6 // stores, at most: fewer orders, none that needs more
 )
 
@@ -18,8 +19,8 @@ const (
 const (
 	geometry = 0 // the number of buckets: 1 or 2
 	free     = 1 // a bit for each entry
-	bucket0  = 2 // control, then slots
-	entry0   = bucket0 + 2*(1+slots)
+	bucket0  = 2 // control, then slots, then the chain
+	entry0   = bucket0 + 2*(2+slots)
 	cells    = entry0 + entries*fields
 )
 
@@ -28,6 +29,7 @@ const (
 	expires = iota // dead, abandoned, due or live; and the incarnation
 	flow           // whose it is
 	content        // what else a connection has: here its flow once more
+	link           // in a chain: the next entry
 	fields
 )
 
@@ -44,12 +46,13 @@ const (
 
 const claimed = 0x80 // of a bucket's control
 
-func control(b uint8) uint8      { return bucket0 + b*(1+slots) }
-func slot(b, i uint8) uint8      { return bucket0 + b*(1+slots) + 1 + i }
+func control(b uint8) uint8      { return bucket0 + b*(2+slots) }
+func slot(b, i uint8) uint8      { return bucket0 + b*(2+slots) + 1 + i }
+func chain(b uint8) uint8        { return bucket0 + b*(2+slots) + 1 + slots }
 func entry(n, field uint8) uint8 { return entry0 + (n-1)*fields + field }
 
 // moves says whether a flow belongs to the second of two buckets.
-func moves(f uint8) bool { return f != 2 }
+func moves(f uint8) bool { return f%2 != 0 }
 
 func bucketOf(f, buckets uint8) uint8 {
 	if buckets == 2 && moves(f) {
@@ -76,8 +79,9 @@ type world struct {
 	memory [cells]uint8
 	cpu    [cpus]cpu
 	// Of each flow: connections that were opened and ended, those from the beginning included.
-	opened, ended [4]uint8
-	mistaken      bool // a command has ended another flow than the one it was for
+	opened, ended [flows]uint8
+	width         uint8 // slots of a bucket that are used
+	mistaken      bool  // a command has ended another flow than the one it was for
 }
 
 // A step is one access to memory by one CPU.

@@ -31,7 +31,8 @@ const (
 
 // fill opens the flows from..to.
 func (t *table) fill(from, to int, timeout uint64) error {
-	q := request{First: uint32(from), Step: 1, Mask: all, Now: now(), Timeout: timeout}
+	q := sequence(from)
+	q.Now, q.Timeout = now(), timeout
 	sum, err := t.each("open", 0, q, to-from)
 	if err != nil {
 		return err
@@ -72,7 +73,8 @@ func costs(d design, object string) (out []figure, err error) {
 		}
 	}()
 	open := func(name string, first int) error {
-		q := request{First: uint32(first), Step: 1, Mask: all, Now: now(), Timeout: 10 * minute}
+		q := sequence(first)
+		q.Now, q.Timeout = now(), 10*minute
 		ns, sum, err := t.per("open", q, sample)
 		if err != nil {
 			return err
@@ -96,10 +98,13 @@ func costs(d design, object string) (out []figure, err error) {
 			return fmt.Errorf("%s: %s: %d found, want %d", d.name, name, sum.Done, want)
 		}
 		add(name, "ns", ns)
+		if d.evicts && want == many {
+			add("lost of 1 M entries", "%", 100*(1-float64(sum.Done)/many))
+		}
 		return nil
 	}
 	for _, program := range []string{"hash", "siphash"} {
-		ns, _, err := t.per(program, request{Step: mixed, Mask: many - 1}, many)
+		ns, _, err := t.per(program, request{}.order(many), many)
 		if err != nil {
 			return nil, err
 		}
@@ -111,13 +116,13 @@ func costs(d design, object string) (out []figure, err error) {
 	if err := t.fill(sample, few, 10*minute); err != nil {
 		return nil, err
 	}
-	if err := find("find, 1 flow", request{First: 4711, Step: 0, Mask: all}, few, few); err != nil {
+	if err := find("find, 1 flow", request{First: 4711}, few, few); err != nil {
 		return nil, err
 	}
-	if err := find("find, 65 536", request{Step: mixed, Mask: few - 1}, few, few); err != nil {
+	if err := find("find, 65 536", request{}.order(few), few, few); err != nil {
 		return nil, err
 	}
-	if err := find("find, absent of 65 536", request{First: absent, Step: mixed, Mask: few - 1}, few, 0); err != nil {
+	if err := find("find, absent of 65 536", request{First: absent}.order(few), few, 0); err != nil {
 		return nil, err
 	}
 	at := many * 60 / 100
@@ -132,7 +137,7 @@ func costs(d design, object string) (out []figure, err error) {
 	if err := t.fill(at+sample, full, 10*minute); err != nil {
 		return nil, err
 	}
-	ns, sum, err := t.per("end", request{Step: mixed, Mask: many/2 - 1}, sample)
+	ns, sum, err := t.per("end", request{}.order(many/2), sample)
 	if err != nil {
 		return nil, err
 	}
@@ -153,26 +158,24 @@ func costs(d design, object string) (out []figure, err error) {
 	if err := t.fill(0, many, 20*minute); err != nil {
 		return nil, err
 	}
-	if err := find("find, 1 M", request{Step: mixed, Mask: many - 1}, many, many); err != nil {
+	if err := find("find, 1 M", request{}.order(many), many, many); err != nil {
 		return nil, err
 	}
-	if err := find("find, absent of 1 M", request{First: absent, Step: mixed, Mask: many - 1}, many, 0); err != nil {
+	if err := find("find, absent of 1 M", request{First: absent}.order(many), many, 0); err != nil {
 		return nil, err
 	}
-	// The wheel looks at each entry every 32 s, the others every second or two.
-	idle, err := t.pass(now() + d.looksEvery)
+	idle, err := t.idle("1 M")
 	if err != nil {
 		return nil, err
 	}
-	add("looks at 1 M entries, none due", "ms", float64(idle.total)/1e6)
-	add("its longest callback", "us", float64(idle.longest)/1e3)
+	out = append(out, idle...)
 	over, err := t.pass(began + 21*minute)
 	if err != nil {
 		return nil, err
 	}
 	add("ends 1 M entries, one of them", "ns", float64(over.total)/many)
-	add("its longest callback, all due", "us", float64(over.longest)/1e3)
-	left, err := t.each("find", 0, request{Step: mixed, Mask: many - 1, Now: began}, many)
+	add("longest callback, all of 1 M due", "us", float64(over.longest)/1e3)
+	left, err := t.each("find", 0, request{Now: began}.order(many), many)
 	if err != nil {
 		return nil, err
 	}
@@ -180,6 +183,21 @@ func costs(d design, object string) (out []figure, err error) {
 		return nil, fmt.Errorf("%s: %d entries are left after the sweep", d.name, left.Done)
 	}
 	return out, nil
+}
+
+// idle measures a pass of the sweep over entries of which none is due. The wheel looks at each in
+// 32 s; the others look at all every two seconds, as an end has to be exact to that.
+func (t *table) idle(entries string) ([]figure, error) {
+	every := max(t.looksEvery, 2_000_000_000)
+	s, err := t.pass(now() + t.looksEvery)
+	if err != nil {
+		return nil, err
+	}
+	return []figure{
+		{"sweep of " + entries + ", none due", "ms", float64(s.total) / 1e6},
+		{"sweep of " + entries + ", share of a CPU", "%", 100 * float64(s.total) / float64(every)},
+		{"longest callback, " + entries + ", none due", "us", float64(s.longest) / 1e3},
+	}, nil
 }
 
 // A sweeping is a pass over the table: all its time, and the longest callback [ns].
@@ -245,10 +263,11 @@ func openOn(d design, object string, cpus, each int, same bool) (rate float64, w
 				return
 			}
 			defer release()
-			q := request{Step: 1, Mask: all, Now: now(), Timeout: 10 * minute}
-			if !same {
-				q.First = uint32(cpu * each)
+			q := sequence(cpu * each)
+			if same {
+				q = sequence(0)
 			}
+			q.Now, q.Timeout = now(), 10*minute
 			sums[cpu], errs[cpu] = t.each("open", cpu, q, each)
 		})
 	}

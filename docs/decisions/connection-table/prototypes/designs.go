@@ -26,6 +26,8 @@ type design struct {
 	keepUp func(t *table) error
 	// grows says that the table begins small.
 	grows bool
+	// allocates says that it is made for its bound, and takes memory for entries as they come.
+	allocates bool
 	// looksEvery is how far the time has to move until each entry is looked at [ns].
 	looksEvery uint64
 	// evicts says that a full table ends entries to make room.
@@ -35,7 +37,7 @@ type design struct {
 // designs are what is compared; the first is the table as it is.
 var designs = []design{
 	{name: "hash and wheel", source: "old.bpf.c", prepare: prepareOld, start: startOld, looksEvery: 33_000_000_000},
-	{name: "one hash", source: "single.bpf.c", prepare: prepareSingle(ebpf.Hash, true)},
+	{name: "one hash", source: "single.bpf.c", prepare: prepareSingle(ebpf.Hash, true), allocates: true},
 	{name: "one hash preallocated", source: "single.bpf.c", prepare: prepareSingle(ebpf.Hash, false)},
 	{name: "LRU hash", source: "single.bpf.c", prepare: prepareSingle(ebpf.LRUHash, false), evicts: true},
 	{name: "64 partitions", source: "partitions.bpf.c", prepare: preparePartitions(64), start: startPartitions, keepUp: growPartitions, grows: true},

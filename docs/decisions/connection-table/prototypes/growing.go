@@ -35,7 +35,7 @@ func growing(d design, object string, entries int) (out []figure, err error) {
 		return nil, fmt.Errorf("%s, with room: %w", d.name, err)
 	}
 	out = append(out, figure{"mean of a packet, with room", "ns", calm.mean}, figure{"its p99.9", "us", calm.p999 / 1e3})
-	if !d.grows {
+	if !d.grows && !d.allocates {
 		return out, nil
 	}
 	most, grown, err := underLoad(d, object, entries, 0)
@@ -51,8 +51,9 @@ func growing(d design, object string, entries int) (out []figure, err error) {
 		figure{"bytes an entry, most while growing", "B", most}), nil
 }
 
+// A distribution is of packets' costs [ns]; the mean is without that of the clock.
 type distribution struct {
-	mean, p999, longest float64 // [ns]
+	mean, p999, longest float64
 	failed              uint64
 }
 
@@ -72,6 +73,11 @@ func underLoad(d design, object string, entries, capacity int) (most float64, di
 	if err := t.fill(0, few, 60*minute); err != nil {
 		return 0, dist, err
 	}
+	q := request{Share: packetsPerOpening, Now: now(), Timeout: 60 * minute, Opened: few}.order(few)
+	clock, err := t.each("clock", 0, q, few)
+	if err != nil {
+		return 0, dist, err
+	}
 	var over atomic.Bool
 	process := make(chan error, 1)
 	go func() {
@@ -86,7 +92,7 @@ func underLoad(d design, object string, entries, capacity int) (most float64, di
 		}
 		process <- nil
 	}()
-	q := request{Step: mixed, Mask: few - 1, Share: packetsPerOpening, Now: now(), Timeout: 60 * minute, Opened: few}
+	var packets, spent uint64
 	for began := time.Now(); int(q.Opened) < entries && err == nil; {
 		q.Count = smallBatch
 		if err = t.run("mixed", 0, &q); err != nil {
@@ -94,6 +100,9 @@ func underLoad(d design, object string, entries, capacity int) (most float64, di
 		}
 		q.Begin += q.Count
 		dist.failed += q.Failed
+		packets += q.Done
+		spent += q.Spent
+		dist.longest = max(dist.longest, float64(q.Longest))
 		if openings != 0 {
 			due := time.Duration(q.Opened-few) * time.Second / time.Duration(openings)
 			time.Sleep(due - time.Since(began))
@@ -117,41 +126,32 @@ func underLoad(d design, object string, entries, capacity int) (most float64, di
 	if err != nil {
 		return 0, dist, err
 	}
-	failed := dist.failed
-	dist, err = t.distribution()
-	dist.failed = failed
+	dist.mean = float64(spent)/float64(packets) - float64(clock.Spent)/float64(clock.Done)
+	dist.p999, err = t.quantile(0.999)
 	return most, dist, err
 }
 
-func (t *table) distribution() (d distribution, err error) {
+// quantile is of the histogram, with the cost of the clock [ns].
+func (t *table) quantile(share float64) (float64, error) {
 	count := make([]uint64, columns)
-	var sum, ns float64
+	var sum, below float64
 	for at := range uint32(columns) {
 		var each []uint64
 		if err := t.Maps["histogram"].Lookup(at, &each); err != nil {
-			return d, err
+			return 0, err
 		}
 		for _, n := range each {
 			count[at] += n
 		}
 		sum += float64(count[at])
-		ns += float64(count[at]) * (float64(at) + 0.5) * column
 	}
-	if sum == 0 {
-		return d, fmt.Errorf("the histogram is empty")
-	}
-	d.mean = ns / sum
-	var below float64
 	for at, n := range count {
 		below += float64(n)
-		if n > 0 {
-			d.longest = float64(at+1) * column
-		}
-		if d.p999 == 0 && below >= 0.999*sum {
-			d.p999 = float64(at+1) * column
+		if n > 0 && below >= share*sum {
+			return float64(at+1) * column, nil
 		}
 	}
-	return d, nil
+	return 0, fmt.Errorf("the histogram is empty")
 }
 
 // memory is what a table takes at rest, and for an entry at several fills.
@@ -197,6 +197,11 @@ func memory(d design, object string, fills []int) (out []figure, err error) {
 		}
 		after, err := available()
 		lock := t.memlock()
+		if err == nil && fill == fills[len(fills)-1] {
+			var idle []figure
+			idle, err = t.idle(fmt.Sprintf("%.1f M", float64(fill)/1e6))
+			out = append(out, idle...)
+		}
 		t.Close()
 		if err != nil {
 			return nil, err

@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,8 @@ type row struct {
 
 type results struct {
 	Kernel  string    `json:"kernel"`
+	Machine string    `json:"machine"`
+	Load    []string  `json:"load"` // of the machine, at the begin of each round and at the end
 	Began   time.Time `json:"began"`
 	Rounds  int       `json:"rounds"`
 	Designs []string  `json:"designs"`
@@ -91,11 +94,12 @@ func run() error {
 	if len(chosen) == 0 {
 		return fmt.Errorf("no design is called %q", *only)
 	}
-	r := &results{Began: time.Now(), Rounds: *rounds, Kernel: kernel(), Errors: map[string][]string{}}
+	r := &results{Began: time.Now(), Rounds: *rounds, Kernel: kernel(), Machine: machine(), Errors: map[string][]string{}}
 	for _, d := range chosen {
 		r.Designs = append(r.Designs, d.name)
 	}
 	for round := range *rounds {
+		r.Load = append(r.Load, load1())
 		for _, part := range strings.Split(*parts, ",") {
 			for i := range chosen {
 				// Each round begins with another design.
@@ -110,6 +114,7 @@ func run() error {
 			}
 		}
 	}
+	r.Load = append(r.Load, load1())
 	r.print(os.Stdout)
 	if *out == "" {
 		return nil
@@ -122,6 +127,10 @@ func run() error {
 }
 
 func measure(part string, d design, object string, entries int) ([]figure, error) {
+	// What the design before has left is freed by the kernel in the background.
+	if _, err := available(); err != nil {
+		return nil, err
+	}
 	switch part {
 	case "costs":
 		return costs(d, object)
@@ -143,6 +152,34 @@ func kernel() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
+// machine is the processor, its number, and how the kernel maps its memory.
+func machine() string {
+	cpu := field("/proc/cpuinfo", "model name")
+	direct := []string{}
+	for _, size := range []string{"DirectMap4k", "DirectMap2M", "DirectMap1G"} {
+		direct = append(direct, size+" "+field("/proc/meminfo", size))
+	}
+	return fmt.Sprintf("%s, %d CPUs, %s", cpu, runtime.NumCPU(), strings.Join(direct, ", "))
+}
+
+// field is what stands behind a name and a colon, in the first such line of a file.
+func field(file, name string) string {
+	text, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+// load1 is the mean number of processes that wanted to run in the last minute.
+func load1() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	mean, _, _ := strings.Cut(string(text), " ")
+	return mean
+}
+
 func median(values []float64) float64 {
 	v := slices.Sorted(slices.Values(values))
 	if len(v)%2 == 1 {
@@ -153,7 +190,7 @@ func median(values []float64) float64 {
 
 // print writes a table in Markdown: medians of all rounds, and their least and most.
 func (r *results) print(w *os.File) {
-	fmt.Fprintf(w, "Linux %s, %d rounds\n\n| |", r.Kernel, r.Rounds)
+	fmt.Fprintf(w, "Linux %s, %s\n\n%d rounds; load: %s\n\n| |", r.Kernel, r.Machine, r.Rounds, strings.Join(r.Load, ", "))
 	for _, d := range r.Designs {
 		fmt.Fprintf(w, " %s |", d)
 	}

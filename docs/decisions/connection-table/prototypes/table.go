@@ -7,6 +7,7 @@ package main
 import (
 	"crypto/rand"
 	"fmt"
+	"math/bits"
 	"runtime"
 
 	"github.com/cilium/ebpf"
@@ -26,18 +27,25 @@ type table struct {
 // request is struct request of bench.h.
 type request struct {
 	First, Count, Step, Mask uint32
-	Begin, Share             uint32
+	Shift, Begin, Share, _   uint32
 	Now, Timeout             uint64
 	Opened                   uint64
 	Zero                     uint64
 	NS, Done, Failed         uint64
+	Longest, Spent           uint64
 }
 
-// mixed is the step that visits flows in a mixed order, if their number is a power of two.
-const mixed = 2654435761
+// order has a request visit so many flows in a mixed order: a power of two.
+func (q request) order(flows int) request {
+	k := bits.TrailingZeros(uint(flows))
+	q.Step, q.Mask, q.Shift = 2654435761, uint32(flows-1), uint32((k+1)/2)
+	return q
+}
 
-// all is a mask that leaves a number as it is.
-const all = 0xffffffff
+// sequence is the request that visits flows from `first` on, in their order.
+func sequence(first int) request {
+	return request{First: uint32(first), Step: 1, Mask: 0xffffffff, Shift: 31}
+}
 
 var frame = make([]byte, 64)
 
@@ -71,7 +79,7 @@ const (
 // each runs a program for flows in batches, and adds up. q is for the first batch.
 func (t *table) each(program string, cpu int, q request, count int) (request, error) {
 	sum := q
-	sum.NS, sum.Done, sum.Failed = 0, 0, 0
+	sum.NS, sum.Done, sum.Failed, sum.Longest, sum.Spent = 0, 0, 0, 0, 0
 	for count > 0 {
 		q.Count = uint32(min(count, batch))
 		if !t.fixed {
@@ -89,6 +97,8 @@ func (t *table) each(program string, cpu int, q request, count int) (request, er
 		sum.NS += one.NS
 		sum.Done += one.Done
 		sum.Failed += one.Failed
+		sum.Longest = max(sum.Longest, one.Longest)
+		sum.Spent += one.Spent
 		sum.Opened, q.Opened = one.Opened, one.Opened
 		q.Begin += q.Count
 		count -= int(q.Count)

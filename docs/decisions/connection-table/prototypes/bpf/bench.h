@@ -22,10 +22,12 @@
 struct request {
 	__u32 first;
 	__u32 count;
-	__u32 step; /* the i-th flow is first + ((begin + i) * step & mask) */
+	__u32 step; /* odd; 0: one flow. See flow_of */
 	__u32 mask;
+	__u32 shift;
 	__u32 begin;
 	__u32 share; /* mixed: one packet of so many opens a flow */
+	__u32 pad;
 	__u64 now;   /* [ns] */
 	__u64 timeout;
 	__u64 opened; /* mixed: the next flow to open */
@@ -33,6 +35,8 @@ struct request {
 	__u64 ns;     /* results */
 	__u64 done;
 	__u64 failed;
+	__u64 longest; /* mixed, clock: one packet [ns] */
+	__u64 spent;   /* and all of them */
 };
 
 struct {
@@ -52,15 +56,18 @@ struct {
 
 struct run {
 	__u64 first;
-	__u64 step;
-	__u64 mask;
-	__u64 begin;
+	__u32 step;
+	__u32 mask;
+	__u32 begin;
+	__u32 shift;
 	__u64 now;
 	__u64 timeout;
 	__u64 opened;
 	__u64 share;
 	__u64 done;
 	__u64 failed;
+	__u64 longest;
+	__u64 spent;
 };
 
 static __always_inline struct request *request_of_cpu(void)
@@ -70,12 +77,18 @@ static __always_inline struct request *request_of_cpu(void)
 	return bpf_map_lookup_elem(&requests, &cpu);
 }
 
-/* The i-th flow of a batch. It depends on the result of the one before, so that the CPU
- * does not wait for the memory of several flows at once. */
+/*
+ * The i-th flow of a batch. Of 2^k flows (`mask`; `shift` is about k / 2) each is visited once, in
+ * an order without a stride. It depends on the result of the one before, so that the CPU does not
+ * wait for the memory of several flows at once.
+ */
 static __always_inline void flow_of(const struct run *r, __u32 i, struct flow4 *f)
 {
-	__u32 n = ((__u32)r->begin + i) * (__u32)r->step & (__u32)r->mask;
+	__u32 n = (r->begin + i) * r->step & r->mask;
 
+	n ^= n >> (r->shift & 31);
+	n = n * r->step & r->mask;
+	n ^= n >> (r->shift & 31);
 	flow_number(r->first + n + (r->done >> 63), f);
 }
 
@@ -85,6 +98,7 @@ static __always_inline void run_begin(const struct request *q, struct run *r)
 	r->step = q->step;
 	r->mask = q->mask;
 	r->begin = q->begin;
+	r->shift = q->shift;
 	r->now = q->now;
 	r->timeout = q->timeout;
 	r->opened = q->opened;
@@ -92,6 +106,8 @@ static __always_inline void run_begin(const struct request *q, struct run *r)
 	/* Not constants: the verifier need not follow each visit. */
 	r->done = q->zero;
 	r->failed = q->zero;
+	r->longest = q->zero;
+	r->spent = q->zero;
 }
 
 static __always_inline int run_end(struct request *q, const struct run *r, __u64 began)
@@ -100,6 +116,8 @@ static __always_inline int run_end(struct request *q, const struct run *r, __u64
 	q->done = r->done;
 	q->failed = r->failed;
 	q->opened = r->opened;
+	q->longest = r->longest;
+	q->spent = r->spent;
 	return 0;
 }
 
@@ -179,10 +197,20 @@ static long visit_end(__u32 i, struct run *r)
 	return 0;
 }
 
+/* What reading the clock adds to each packet of the mixed load. */
+static long visit_clock(__u32 i, struct run *r)
+{
+	__u64 began = bpf_ktime_get_ns();
+
+	r->spent += bpf_ktime_get_ns() - began;
+	r->done++;
+	return 0;
+}
+
 /* A packet of a flow that is open, or the first of a new one; each is timed. */
 static long visit_mixed(__u32 i, struct run *r)
 {
-	__u64 began = bpf_ktime_get_ns(), *column;
+	__u64 began = bpf_ktime_get_ns(), *column, ns;
 	struct flow4 f;
 	__u32 at;
 
@@ -196,8 +224,12 @@ static long visit_mixed(__u32 i, struct run *r)
 		if (!table_find(&f, r->now))
 			r->failed++;
 	}
-	at = (bpf_ktime_get_ns() - began) >> HISTOGRAM_SHIFT;
-	if (at >= HISTOGRAM)
+	ns = bpf_ktime_get_ns() - began;
+	r->spent += ns;
+	if (ns > r->longest)
+		r->longest = ns;
+	at = ns >> HISTOGRAM_SHIFT;
+	if (ns >> HISTOGRAM_SHIFT >= HISTOGRAM)
 		at = HISTOGRAM - 1;
 	column = bpf_map_lookup_elem(&histogram, &at);
 	if (column)
@@ -212,6 +244,7 @@ BATCH(siphash, visit_siphash)
 BATCH(find, visit_find)
 BATCH(open, visit_open)
 BATCH(end, visit_end)
+BATCH(clock, visit_clock)
 BATCH(mixed, visit_mixed)
 
 /* What a timer's callback would do: one budget. */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Buckets: a line each, of a control word and 15 slots; a slot has an entry's index (24 bits) and
- * 8 bits of its flow's hash. Their number grows by one at a time (linear hashing): bucket N takes
+ * Buckets: a line each, of a control word, 14 slots and the head of a chain; a slot has an entry's
+ * index (24 bits) and a tag, which is 8 bits of its flow's hash. Their number grows by one at a time (linear hashing): bucket N takes
  * from bucket N - 2^k the entries that have bit k in their hash. Entries do not move.
  *
- * A full bucket leaves its further entries to the map `spilled`, from flow to index.
+ * Further entries of a full bucket are chained: each has the next one's index. An entry that leaves
+ * a slot lets the first of the chain have it.
  *
  * Invariants:
- * 1. Slots of a bucket and spilled entries of its flows are changed only by the CPU that has
+ * 1. Slots of a bucket and links of its chain are changed only by the CPU that has
  *    claimed the bucket (BUCKET_CLAIMED, by compare-and-swap), which holds it for the time of one
  *    change, with softirqs off. Leaving a claim changes the bucket's version.
  * 2. A claim counts for a flow if the geometry, read again under it, still says that the flow
@@ -15,10 +16,14 @@
  *    splits, a merge under those of both. So at most one CPU at a time changes what is found for
  *    a flow.
  * 3. A split fills the new bucket, which no CPU can claim yet, then publishes the geometry, then
- *    clears the old one: at each moment a reader that uses either geometry finds each entry.
- * 4. A reader takes no claim. What it finds is proved by the entry (entry.h). That it has found
+ *    clears the old one: at each moment a reader that uses either geometry finds each entry of a
+ *    slot. Until then the old one, still claimed, may have entries that have ended and are free.
+ *    What is chained leaves the old bucket before that, since links of entries that have ended
+ *    may be others'; a reader does not find it for so long, and tries again.
+ * 4. A reader takes no claim. What it finds is proved by the entry (pages.bpf.c). That it has found
  *    nothing counts only if the bucket's control word was the same before and after, and was not
- *    claimed, and the geometry is the same.
+ *    claimed, and the geometry is the same. So a reader may follow the link of an entry that is
+ *    in another chain by now: it takes a bounded number of steps.
  */
 #ifndef PROTOTYPE_BUCKETS_H
 #define PROTOTYPE_BUCKETS_H
@@ -26,9 +31,11 @@
 #include "pages.h"
 
 #define BUCKET_CLAIMED 0x80000000U
-#define BUCKET_SPILLS 0x40000000U
-#define BUCKET_VERSION 0x3fffffffU
-#define BUCKET_SLOTS 15
+#define BUCKET_VERSION 0x7fffffffU
+#define BUCKET_SLOTS 14
+#define BUCKET_CHAIN 15  /* the word that has the chain's first index; 0: there is none */
+#define CHAIN_LONGEST 64 /* behind so many a flow is refused */
+#define CHAIN_STEPS (CHAIN_LONGEST + 1)
 #define CLAIM_TRIES 4096 /* about 20 us */
 
 struct shape {
@@ -42,15 +49,6 @@ struct shape {
 
 struct shape shape __attribute__((aligned(64))) = { .hashed_from = ~0U };
 __u32 splitting __attribute__((aligned(64))); /* a CPU splits: one at a time */
-
-/* Entries of full buckets. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 16);
-	__type(key, struct flow4);
-	__type(value, __u32);
-} spilled SEC(".maps");
 
 /* n / BLOCK_LINES for n < 2^22. */
 #define LINES_SHIFT 38
@@ -128,13 +126,22 @@ static __always_inline int bucket_claim_once(union line *line)
 }
 
 /* Under the claim, which ends. */
-static __always_inline void bucket_leave(union line *line, __u32 spills)
+static __always_inline void bucket_leave(union line *line)
 {
 	__u32 control = bucket_control(line);
 
 	barrier();
-	*(volatile __u32 *)&line->word[0] =
-		((control + 1) & BUCKET_VERSION) | (control & BUCKET_SPILLS) | spills;
+	*(volatile __u32 *)&line->word[0] = (control + 1) & BUCKET_VERSION;
+}
+
+static __always_inline __u32 bucket_chain(const union line *line)
+{
+	return *(volatile __u32 *)&line->word[BUCKET_CHAIN];
+}
+
+static __always_inline void bucket_chain_set(union line *line, __u32 index)
+{
+	*(volatile __u32 *)&line->word[BUCKET_CHAIN] = index;
 }
 
 struct claim {
@@ -153,7 +160,7 @@ static long claim_try(__u32 i, struct claim *c)
 	if (!bucket_claim_once(line))
 		return 0;
 	if (bucket_of(c->hash, geometry_now()) != bucket) {
-		bucket_leave(line, 0);
+		bucket_leave(line);
 		return 0;
 	}
 	c->bucket = bucket;
@@ -173,7 +180,7 @@ static __always_inline union line *bucket_claim(__u32 hash)
 	if (bucket_claim_once(line)) {
 		if (bucket_of(hash, geometry_now()) == bucket)
 			return line;
-		bucket_leave(line, 0);
+		bucket_leave(line);
 	}
 	bpf_loop(CLAIM_TRIES, claim_try, &c, 0);
 	return c.claimed ? bucket_line(c.bucket) : 0;

@@ -40,7 +40,7 @@ struct flow_entry {
 	__u32 netmask;
 	__u32 told;
 	__u32 hash; /* the bits that say its bucket */
-	__u32 pad;
+	__u32 link; /* its tag, and in a chain the next one's index */
 	__u64 spare;
 };
 _Static_assert(sizeof(struct flow_entry) == 64, "an entry is a cache line");
@@ -48,6 +48,16 @@ _Static_assert(sizeof(struct flow_entry) == 64, "an entry is a cache line");
 static __always_inline struct flow_entry *entry_of(__u32 index)
 {
 	return (struct flow_entry *)entry_line(index);
+}
+
+static __always_inline __u32 entry_next(const struct flow_entry *e)
+{
+	return *(volatile __u32 *)&e->link & INDEX_MASK;
+}
+
+static __always_inline void entry_link(struct flow_entry *e, __u32 next)
+{
+	*(volatile __u32 *)&e->link = (e->link & ~INDEX_MASK) | next;
 }
 
 static __always_inline __u64 entry_expires(const struct flow_entry *e)
@@ -82,7 +92,7 @@ struct search {
 	__u32 hash;
 	__u32 tag;
 	__u32 bucket;
-	__u32 at; /* the next slot */
+	__u32 at; /* the next slot; then the next entry of the chain */
 	__u32 found;
 	__u32 any; /* also what has expired: by the bucket's owner alone */
 	int over;
@@ -112,11 +122,21 @@ static long search_slot(__u32 i, struct search *s)
 	return (word ^ s->tag) <= INDEX_MASK && search_is(s, word);
 }
 
-/* All slots of a bucket, and what it has spilled. */
+static long search_chain(__u32 i, struct search *s)
+{
+	struct flow_entry *e;
+
+	if (!s->at || search_is(s, s->at))
+		return 1;
+	e = entry_of(s->at);
+	s->at = e ? entry_next(e) : 0;
+	return 0;
+}
+
+/* All slots of a bucket, and its chain. If nothing is found, `at` is 0 at the chain's end. */
 static __noinline int search_bucket(struct search *s)
 {
 	union line *line;
-	__u32 *spill;
 
 	if (!s)
 		return 0;
@@ -126,10 +146,12 @@ static __noinline int search_bucket(struct search *s)
 	if (s->found)
 		return 1;
 	line = bucket_line(s->bucket);
-	if (!line || !(bucket_control(line) & BUCKET_SPILLS))
+	s->at = line ? bucket_chain(line) : 0;
+	if (!s->at)
 		return 0;
-	spill = bpf_map_lookup_elem(&spilled, &s->flow);
-	return spill && search_is(s, *spill);
+	/* Who opens may add one: it takes a step less than those who find it. */
+	bpf_loop(CHAIN_STEPS - s->any, search_chain, s, 0);
+	return s->found != 0;
 }
 
 static long search_round(__u32 i, struct search *s)
@@ -201,7 +223,7 @@ static __always_inline struct flow_entry *entry_find(const struct flow4 *f, __u6
 			return e;
 	} else {
 		barrier();
-		if (!(control & (BUCKET_CLAIMED | BUCKET_SPILLS)) &&
+		if (!(control & BUCKET_CLAIMED) && !bucket_chain(line) &&
 		    control == bucket_control(line) && g == geometry_now())
 			return 0;
 	}
@@ -221,9 +243,11 @@ struct split {
 	__u32 from;
 	__u32 to;
 	__u32 bit;   /* of the hash: entries that have it move */
-	__u32 at;    /* the slot that is looked at */
+	__u32 at;    /* the slot, or the entry of the chain, that is looked at */
 	__u32 fill;  /* the next slot of the new bucket */
 	__u32 moves; /* slots that move, a bit each */
+	__u32 chained; /* entries of the chain that move */
+	__u32 last;    /* one that stays; 0: none yet */
 };
 
 static long split_slot(__u32 i, struct split *s)
@@ -244,16 +268,100 @@ static long split_slot(__u32 i, struct split *s)
 	return 0;
 }
 
+/* Counts what of a chain moves. */
+static long split_count(__u32 i, struct split *s)
+{
+	struct flow_entry *e = s->at ? entry_of(s->at) : 0;
+
+	if (!e)
+		return 1;
+	s->chained += !!(e->hash & s->bit);
+	s->at = entry_next(e);
+	return 0;
+}
+
+/* Moves it. When the geometry is published nothing of the chain may be in the other bucket, as it
+ * may end there, and its link be another's. A reader waits for that. */
+static long split_chain(__u32 i, struct split *s)
+{
+	union line *from = bucket_line(s->from), *to = bucket_line(s->to);
+	struct flow_entry *e = s->at ? entry_of(s->at) : 0, *last;
+	__u32 index = s->at, next;
+
+	if (!e || !from || !to)
+		return 1;
+	next = entry_next(e);
+	s->at = next;
+	if (!(e->hash & s->bit)) {
+		s->last = index;
+		return 0;
+	}
+	bucket_set(to, s->fill++, (e->link & ~INDEX_MASK) | index);
+	barrier();
+	last = s->last ? entry_of(s->last) : 0;
+	if (last)
+		entry_link(last, next);
+	else
+		bucket_chain_set(from, next);
+	return 0;
+}
+
+/* Lets the chain's first have the slot of one that has moved. */
+static long split_refill(__u32 i, struct split *s)
+{
+	union line *from = bucket_line(s->from);
+	__u32 first = from ? bucket_chain(from) : 0;
+	struct flow_entry *e = first ? entry_of(first) : 0;
+
+	if (!e || !from || !s->moves)
+		return 1;
+	bucket_set(from, lowest_bit(s->moves), (e->link & ~INDEX_MASK) | first);
+	s->moves &= s->moves - 1;
+	barrier();
+	bucket_chain_set(from, entry_next(e));
+	return 0;
+}
+
+/* Copies what moves, while the geometry does not name the new bucket: 0 if it has no room. */
+static __noinline int split_copy(struct split *s)
+{
+	union line *from, *to;
+
+	if (!s)
+		return 0;
+	bpf_loop(BUCKET_SLOTS, split_slot, s, 0);
+	from = bucket_line(s->from);
+	if (!from)
+		return 0;
+	s->at = bucket_chain(from);
+	if (!s->at)
+		return 1;
+	bpf_loop(CHAIN_STEPS, split_count, s, 0);
+	if (s->fill + s->chained <= BUCKET_SLOTS + 1) {
+		s->at = bucket_chain(from);
+		bpf_loop(CHAIN_STEPS, split_chain, s, 0);
+		return 1;
+	}
+	to = bucket_line(s->to);
+	if (!to)
+		return 0;
+#pragma unroll
+	for (__u32 i = 1; i <= BUCKET_SLOTS; i++)
+		*(volatile __u32 *)&to->word[i] = 0;
+	return 0;
+}
+
 /* Grows by one bucket. The caller holds `splitting`. */
 static __noinline int split_one(void)
 {
 	__u64 g = geometry_now();
 	__u32 number = g, mask = g >> 32;
 	union line *from, *to;
-	struct split s = { .moves = unknown_zero() };
+	struct split s = { .moves = unknown_zero(), .chained = unknown_zero() };
 
 	s.at = 1 + unknown_zero();
 	s.fill = s.at;
+	s.last = unknown_zero();
 	if (number > mask)
 		mask = mask << 1 | 1;
 	s.bit = (mask + 1) >> 1;
@@ -268,9 +376,10 @@ static __noinline int split_one(void)
 	from = bucket_line(s.from);
 	if (!to || !from || !bucket_claim_once(from))
 		return 0;
-	/* The geometry does not name it yet. What a bucket has spilled may be of either later. */
-	*(volatile __u32 *)&to->word[0] = bucket_control(from) & BUCKET_SPILLS;
-	bpf_loop(BUCKET_SLOTS, split_slot, &s, 0);
+	if (!split_copy(&s)) {
+		bucket_leave(from);
+		return 0;
+	}
 	barrier();
 	/* A full barrier: what was copied is seen before the geometry. */
 	__sync_val_compare_and_swap(&shape.geometry, g, (__u64)mask << 32 | (number + 1));
@@ -279,7 +388,9 @@ static __noinline int split_one(void)
 	for (__u32 i = 1; i <= BUCKET_SLOTS; i++)
 		if (s.moves & 1U << i)
 			*(volatile __u32 *)&from->word[i] = 0;
-	bucket_leave(from, 0);
+	if (bucket_chain(from))
+		bpf_loop(BUCKET_SLOTS, split_refill, &s, 0);
+	bucket_leave(from);
 	return 1;
 }
 
@@ -325,11 +436,12 @@ static __always_inline int entry_kill(struct flow_entry *e, __u64 expires)
 }
 
 /* Writes all of an entry but its time: it is in no bucket. */
-static __always_inline void entry_begin(struct flow_entry *e, const struct flow4 *f, __u32 hash)
+static __always_inline void entry_begin(struct flow_entry *e, const struct flow4 *f, __u64 hash)
 {
 	entry_renew(e);
 	e->flow = *f;
 	e->hash = hash;
+	e->link = tag_of(hash);
 	e->server = 0;
 	e->fwmark = 0;
 	e->netmask = 0;
@@ -350,36 +462,32 @@ static __always_inline int entry_take_over(__u32 index, __u64 now, __u64 expires
 	return 1;
 }
 
-static __noinline int table_open(const struct flow4 *f, __u64 now, __u64 timeout)
+/* The entry has another one's place. */
+#define TAKEN_OVER 1
+
+/* Enters an entry that has begun: 0, TAKEN_OVER, or why not. */
+static __noinline int entry_enter(const struct flow4 *f, __u32 index, __u64 now, __u64 expires)
 {
-	__u64 hash = f ? flow_hash(f) : 0;
-	struct search s = { .now = now, .hash = hash, .any = 1 };
+	struct flow_entry *e = entry_of(index);
+	struct search s = { .now = now, .any = 1 };
 	union line *line;
 	struct slots slots;
-	struct flow_entry *e;
-	__u32 index, spills = 0;
 	int rc = -EEXIST;
 
-	if (!f)
+	if (!f || !e)
 		return -EINVAL;
 	s.flow = *f;
-	s.tag = tag_of(hash);
-	index = room_take();
-	e = index ? entry_of(index) : 0;
-	if (!e)
-		return -ENOMEM;
-	entry_begin(e, f, hash);
-	line = bucket_claim(hash);
-	if (!line) {
-		room_give(index);
+	s.hash = e->hash;
+	s.tag = e->link;
+	line = bucket_claim(s.hash);
+	if (!line)
 		return -EBUSY;
-	}
 	slots = bucket_scan(line, s.tag);
-	if (slots.matches || bucket_control(line) & BUCKET_SPILLS) {
-		s.bucket = bucket_of(hash, geometry_now());
+	if (slots.matches || bucket_chain(line)) {
+		s.bucket = bucket_of(s.hash, geometry_now());
 		if (search_bucket(&s)) {
-			if (entry_take_over(s.found, now, now + timeout)) {
-				rc = 0;
+			if (entry_take_over(s.found, now, expires)) {
+				rc = TAKEN_OVER;
 				goto leave;
 			}
 			e = entry_of(s.found);
@@ -391,24 +499,80 @@ static __noinline int table_open(const struct flow4 *f, __u64 now, __u64 timeout
 				goto leave;
 		}
 	}
+	rc = 0;
 	if (slots.empty) {
 		bucket_set(line, slots.empty, s.tag | index);
+	} else if (bucket_chain(line) && s.at) {
+		rc = -ENOMEM;
+		goto leave;
 	} else {
-		if (bpf_map_update_elem(&spilled, &s.flow, &index, BPF_ANY)) {
-			rc = -ENOMEM;
-			goto leave;
-		}
-		spills = BUCKET_SPILLS;
+		entry_link(e, bucket_chain(line));
+		barrier();
+		bucket_chain_set(line, index);
 	}
-	entry_publish(e, now + timeout);
-	rc = 0;
-	index = 0;
+	entry_publish(e, expires);
 leave:
-	bucket_leave(line, spills);
-	if (index)
+	bucket_leave(line);
+	return rc;
+}
+
+static __noinline int table_open(const struct flow4 *f, __u64 now, __u64 timeout)
+{
+	__u32 index = f ? room_take() : 0;
+	struct flow_entry *e = index ? entry_of(index) : 0;
+	int rc;
+
+	if (!e)
+		return -ENOMEM;
+	entry_begin(e, f, flow_hash(f));
+	rc = entry_enter(f, index, now, now + timeout);
+	if (rc)
 		room_give(index);
 	split_if_due();
-	return rc;
+	return rc == TAKEN_OVER ? 0 : rc;
+}
+
+struct unlink {
+	__u32 index;
+	__u32 at;     /* the entry that is looked at */
+	__u32 before; /* the one before it; 0: none */
+	__u32 next;
+};
+
+static long unlink_try(__u32 i, struct unlink *u)
+{
+	struct flow_entry *e = u->at ? entry_of(u->at) : 0;
+
+	if (!e)
+		return 1;
+	if (u->at == u->index) {
+		u->next = entry_next(e);
+		return 1;
+	}
+	u->before = u->at;
+	u->at = entry_next(e);
+	return 0;
+}
+
+/* Under the claim: takes an entry from the bucket's chain. Its own link stays, as readers may
+ * follow it. */
+static __noinline int chain_unlink(union line *line, __u32 index)
+{
+	struct unlink u = { .index = index };
+	struct flow_entry *before;
+
+	if (!line)
+		return 0;
+	u.at = bucket_chain(line);
+	bpf_loop(CHAIN_STEPS, unlink_try, &u, 0);
+	if (u.at != index)
+		return 0;
+	before = u.before ? entry_of(u.before) : 0;
+	if (before)
+		entry_link(before, u.next);
+	else
+		bucket_chain_set(line, u.next);
+	return 1;
 }
 
 /* Ends the connection of an entry that was seen with this time, and all that belongs to it: 1 if
@@ -417,8 +581,7 @@ static __noinline int entry_end(__u32 index, __u64 expires)
 {
 	struct flow_entry *e = entry_of(index);
 	union line *line;
-	struct flow4 flow;
-	__u32 at, *spill;
+	__u32 at, first;
 
 	if (!e || expires < ABANDONED || !entry_kill(e, expires))
 		return 0;
@@ -429,16 +592,18 @@ static __noinline int entry_end(__u32 index, __u64 expires)
 		return counts(expires);
 	}
 	at = bucket_slot_of(line, index);
-	if (at) {
-		bucket_set(line, at, 0);
+	first = bucket_chain(line);
+	if (!at) {
+		chain_unlink(line, index);
+	} else if (first) {
+		e = entry_of(first);
+		bucket_set(line, at, e ? (e->link & ~INDEX_MASK) | first : 0);
+		barrier();
+		bucket_chain_set(line, e ? entry_next(e) : 0);
 	} else {
-		flow = e->flow;
-		/* The flow may have been opened again, and be spilled again. */
-		spill = bpf_map_lookup_elem(&spilled, &flow);
-		if (spill && *spill == index)
-			bpf_map_delete_elem(&spilled, &flow);
+		bucket_set(line, at, 0);
 	}
-	bucket_leave(line, 0);
+	bucket_leave(line);
 	room_give(index);
 	return counts(expires);
 }
