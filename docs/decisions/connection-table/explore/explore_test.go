@@ -57,6 +57,14 @@ var scenarios = []scenario{
 	{name: "an end that gives a chain a slot", buckets: 1, narrow: true, begin: [][2]uint8{{2, live}, {1, live}, {3, live}}, run: [cpus]task{{killer, 1}, {killer, 3}, {reader, 1}}, found: true},
 	{name: "a chained entry used again under a reader", buckets: 1, narrow: true, begin: [][2]uint8{{2, live}, {1, live}}, run: [cpus]task{{killer, 2}, {opener, 3}, {reader, 2}}, found: true},
 	{name: "a chained entry used again in another bucket", buckets: 2, narrow: true, begin: [][2]uint8{{1, live}, {3, live}}, run: [cpus]task{{killer, 2}, {opener, 2}, {reader, 1}}, found: true},
+	{name: "a reader beside a move", buckets: 1, begin: [][2]uint8{{1, live}}, run: [cpus]task{{mover, 1}, {reader, 1}, {opener, 2}}, found: true},
+	{name: "an opening beside a move", buckets: 1, begin: [][2]uint8{{1, live}}, run: [cpus]task{{mover, 1}, {opener, 1}, {reader, 1}}, found: true},
+	{name: "a move of what becomes due", buckets: 1, begin: [][2]uint8{{1, live}}, run: [cpus]task{{mover, 1}, {clock, 1}, {opener, 1}}},
+	{name: "a move beside an end", buckets: 1, begin: [][2]uint8{{1, live}}, run: [cpus]task{{mover, 1}, {killer, 1}, {opener, 1}}},
+	{name: "a move beside an end and another flow", buckets: 2, begin: [][2]uint8{{1, live}}, run: [cpus]task{{mover, 1}, {killer, 1}, {opener, 2}}},
+	{name: "two moves", buckets: 1, begin: [][2]uint8{{1, live}}, run: [cpus]task{{mover, 1}, {mover, 1}, {reader, 1}}, found: true},
+	{name: "a move beside a split", buckets: 1, begin: [][2]uint8{{1, live}}, run: [cpus]task{{mover, 1}, {splitter, 0}, {reader, 1}}, found: true},
+	{name: "a move beside a merge", buckets: 2, begin: [][2]uint8{{1, live}}, run: [cpus]task{{mover, 1}, {merger, 0}, {reader, 1}}, found: true},
 	{name: "a merge that finds a chain", buckets: 2, narrow: true, begin: [][2]uint8{{1, live}, {3, live}}, run: [cpus]task{{merger, 0}, {reader, 3}, {killer, 1}}, found: true},
 }
 
@@ -92,7 +100,7 @@ func (sc scenario) world() world {
 		switch t.program {
 		case opener, reader:
 			c.r[rFlow] = t.of
-		case ender, killer, clock:
+		case ender, killer, clock, mover:
 			c.r[rIndex] = t.of
 		}
 	}

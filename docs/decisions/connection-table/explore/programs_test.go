@@ -28,6 +28,9 @@ const (
 	openIgnoresChain             // buckets.h 1: an opening does not look through the chain
 	endIgnoresChain              // pages.bpf.c 4: an end does not take the entry from the chain
 	splitIgnoresChain            // buckets.h 3: a split leaves a chain as it is
+	moveUnclaimed                // pages.bpf.c 7: a move does not claim the bucket
+	movedByStore                 // pages.bpf.c 7: it ends the former entry by a store
+	movedInTwoLives              // pages.bpf.c 7: or after the new one lives
 	splitLeavesLinks             // buckets.h 3: or copies from it, and the links stay
 	faults
 )
@@ -42,6 +45,7 @@ const (
 	splitter
 	merger
 	reader
+	mover
 )
 
 // Results.
@@ -64,6 +68,7 @@ var programs = [...]func(*step){
 	splitter: split,
 	merger:   merge,
 	reader:   read,
+	mover:    move,
 }
 
 // Registers that programs have in common.
@@ -802,6 +807,131 @@ func merge(s *step) {
 		}
 	case leaveOld:
 		if s.put(control(0), (r[rControl]+1)&^claimed) {
+			s.finish(nothing)
+		}
+	}
+}
+
+// move gives the connection of entry rIndex another entry: entry_move.
+func move(s *step) {
+	r, c := &s.c.r, s.c
+	const (
+		look = iota
+		whose
+		what
+		take
+		takeIt
+		count
+		writeFirst
+		writeSecond
+		writeThird
+		claim0
+		claim1
+		claim2
+		claim3
+		scan
+		kill
+		publish
+		enter
+		leave
+		giveBack
+	)
+	const rNew, rContent, rExpires = rOther, rMoved, rEmpty
+	switch c.pc {
+	case look:
+		r[rSeen] = s.load(entry(r[rIndex], expires))
+		if r[rSeen]&life <= abandoned {
+			s.finish(nothing)
+			return
+		}
+		c.pc = whose
+	case whose:
+		r[rFlow] = s.load(entry(r[rIndex], flow))
+		c.pc = what
+	case what:
+		r[rContent] = s.load(entry(r[rIndex], content))
+		c.pc = take
+	case take:
+		r[rWord] = s.load(free)
+		if r[rWord] == 0 {
+			s.finish(full)
+			return
+		}
+		r[rNew] = uint8(bits.TrailingZeros8(r[rWord]))
+		c.pc = takeIt
+	case takeIt:
+		swapped, done := s.swap(free, r[rWord], r[rWord]&^(1<<r[rNew]))
+		if swapped {
+			c.pc = count
+		} else if done {
+			c.pc = take
+		}
+	case count:
+		r[rExpires] = s.renewed(s.load(entry(r[rNew], expires)))
+		c.pc = writeFirst
+	case writeFirst, writeSecond, writeThird:
+		n := c.pc - writeFirst
+		if s.put(entry(r[rNew], [...]uint8{expires, flow, content}[n]), [...]uint8{r[rExpires], r[rFlow], r[rContent]}[n]) {
+			c.pc++
+		}
+	case claim0, claim1, claim2, claim3:
+		if s.fault == moveUnclaimed && c.pc == claim1 {
+			r[rControl] = s.load(control(r[rBucket]))
+			r[rSlot] = 0
+			c.pc = scan
+			return
+		}
+		s.claim(claim0)
+	case scan:
+		if r[rSlot] == s.w.width {
+			// It has ended, or is in the chain.
+			r[rIndex] = r[rNew]
+			c.pc = leave
+			move(s)
+			return
+		}
+		if s.load(slot(r[rBucket], r[rSlot])) != r[rIndex] {
+			r[rSlot]++
+			return
+		}
+		c.pc = kill
+		if s.fault == movedInTwoLives {
+			c.pc = publish
+		}
+	case kill:
+		var swapped, done bool
+		if s.fault == movedByStore {
+			swapped = s.put(entry(r[rIndex], expires), r[rSeen]&^life)
+			done = swapped
+		} else {
+			swapped, done = s.swap(entry(r[rIndex], expires), r[rSeen], r[rSeen]&^life)
+		}
+		switch {
+		case swapped && s.fault == movedInTwoLives:
+			c.pc = enter
+		case swapped:
+			c.pc = publish
+		case done: // it has ended, or a packet was faster: later
+			r[rIndex] = r[rNew]
+			c.pc = leave
+		}
+	case publish:
+		if s.put(entry(r[rNew], expires), r[rExpires]|r[rSeen]&life) {
+			c.pc = enter
+			if s.fault == movedInTwoLives {
+				c.pc = kill
+			}
+		}
+	case enter:
+		if s.put(slot(r[rBucket], r[rSlot]), r[rNew]) {
+			c.pc = leave
+		}
+	case leave:
+		if s.fault == moveUnclaimed || s.leave() {
+			c.pc = giveBack
+		}
+	case giveBack:
+		if s.give(r[rIndex]) {
 			s.finish(nothing)
 		}
 	}

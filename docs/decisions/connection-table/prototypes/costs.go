@@ -164,6 +164,16 @@ func costs(d design, object string) (out []figure, err error) {
 	if err := find("find, absent of 1 M", request{First: absent}.order(many), many, 0); err != nil {
 		return nil, err
 	}
+	if t.Programs["evacuate"] != nil {
+		ns, sum, err := t.per("evacuate", request{}.order(many), sample)
+		if err != nil {
+			return nil, err
+		}
+		if sum.Failed > sample/50 { // in chains
+			return nil, fmt.Errorf("%s: %d of %d entries were not moved", d.name, sum.Failed, sample)
+		}
+		add("find and move an entry", "ns", ns)
+	}
 	idle, err := t.idle("1 M")
 	if err != nil {
 		return nil, err

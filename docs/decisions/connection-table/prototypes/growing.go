@@ -213,12 +213,15 @@ func memory(d design, object string, fills []int) (out []figure, err error) {
 	return out, nil
 }
 
+// settling is how often MemAvailable is read until it rests, at most: three seconds.
+const settling = 12
+
 // available is MemAvailable, when it has come to rest: maps that are closed are freed later
 // [bytes].
 func available() (int64, error) {
 	runtime.GC()
 	var last []int64
-	for range 40 {
+	for range settling {
 		n, err := memAvailable()
 		if err != nil {
 			return 0, err

@@ -186,29 +186,26 @@ static __always_inline union line *bucket_claim(__u32 hash)
 	return c.claimed ? bucket_line(c.bucket) : 0;
 }
 
+#define SCAN_EMPTY 15U  /* the number of an empty slot; 0: none */
+#define SCAN_MATCHES 16U /* a slot has the tag */
+
 /* What a bucket has for a tag. */
-struct slots {
-	__u32 first;   /* a slot with this tag; 0: none */
-	__u32 matches; /* so many */
-	__u32 empty;   /* the number of an empty one; 0: none */
-};
-
-static __always_inline struct slots bucket_scan(const union line *line, __u32 tag)
+static __noinline __u32 bucket_scan(const union line *line, __u32 tag)
 {
-	struct slots s = {};
+	__u32 seen = 0;
 
+	if (!line)
+		return 0;
 #pragma unroll
 	for (__u32 i = 1; i <= BUCKET_SLOTS; i++) {
 		__u32 word = *(volatile __u32 *)&line->word[i];
 
-		if ((word ^ tag) <= INDEX_MASK) {
-			s.first = word;
-			s.matches++;
-		}
+		if ((word ^ tag) <= INDEX_MASK)
+			seen |= SCAN_MATCHES;
 		if (!word)
-			s.empty = i;
+			seen = (seen & SCAN_MATCHES) | i;
 	}
-	return s;
+	return seen;
 }
 
 /* The number of the slot that has an index; 0: none. */

@@ -22,6 +22,10 @@
  *    Of several CPUs that open a flow at once exactly one enters it; it schedules. An entry that
  *    has expired is taken over under the claim, by the compare-and-swap of `expires`, and keeps
  *    its slot.
+ * 7. A connection moves to another entry (so that a block becomes free) under the claim: the new
+ *    entry is written, `expires` of the old one swapped away, then that of the new one written and
+ *    the slot. A command that had found the old one, and fails to swap, finds its flow again.
+ *    What changes by `word` has to be locked there meanwhile; the prototype changes nothing.
  */
 #include "flows.h"
 #include "buckets.h"
@@ -471,7 +475,7 @@ static __noinline int entry_enter(const struct flow4 *f, __u32 index, __u64 now,
 	struct flow_entry *e = entry_of(index);
 	struct search s = { .now = now, .any = 1 };
 	union line *line;
-	struct slots slots;
+	__u32 seen;
 	int rc = -EEXIST;
 
 	if (!f || !e)
@@ -482,8 +486,8 @@ static __noinline int entry_enter(const struct flow4 *f, __u32 index, __u64 now,
 	line = bucket_claim(s.hash);
 	if (!line)
 		return -EBUSY;
-	slots = bucket_scan(line, s.tag);
-	if (slots.matches || bucket_chain(line)) {
+	seen = bucket_scan(line, s.tag);
+	if (seen & SCAN_MATCHES || bucket_chain(line)) {
 		s.bucket = bucket_of(s.hash, geometry_now());
 		if (search_bucket(&s)) {
 			if (entry_take_over(s.found, now, expires)) {
@@ -500,8 +504,8 @@ static __noinline int entry_enter(const struct flow4 *f, __u32 index, __u64 now,
 		}
 	}
 	rc = 0;
-	if (slots.empty) {
-		bucket_set(line, slots.empty, s.tag | index);
+	if (seen & SCAN_EMPTY) {
+		bucket_set(line, seen & SCAN_EMPTY, s.tag | index);
 	} else if (bucket_chain(line) && s.at) {
 		rc = -ENOMEM;
 		goto leave;
@@ -608,6 +612,45 @@ static __noinline int entry_end(__u32 index, __u64 expires)
 	return counts(expires);
 }
 
+/* Gives a connection that was seen with this time another entry: 1 if it has one. */
+static __noinline int entry_move(__u32 index, __u64 expires)
+{
+	__u32 fresh = room_take(), at;
+	struct flow_entry *from = entry_of(index), *to = fresh ? entry_of(fresh) : 0;
+	union line *line;
+	int moved = 0;
+
+	if (!to)
+		return 0;
+	if (!from || !counts(expires))
+		goto give;
+	entry_renew(to);
+	to->flow = from->flow;
+	to->hash = from->hash;
+	to->link = from->link & ~INDEX_MASK;
+	to->word = (to->word & INCARNATION << WORD_SHIFT) |
+		   (from->word & ~(INCARNATION << WORD_SHIFT));
+	to->server = from->server;
+	to->fwmark = from->fwmark;
+	to->netmask = from->netmask;
+	to->told = from->told;
+	line = bucket_claim(to->hash);
+	if (!line)
+		goto give;
+	at = bucket_slot_of(line, index);
+	/* What is in a chain waits until it has a slot. */
+	if (at && entry_kill(from, expires)) {
+		entry_publish(to, expires);
+		bucket_set(line, at, to->link | fresh);
+		fresh = index;
+		moved = 1;
+	}
+	bucket_leave(line);
+give:
+	room_give(fresh);
+	return moved;
+}
+
 static __noinline __u32 entry_index(const struct flow4 *f, __u64 *expires)
 {
 	__u64 hash = f ? flow_hash(f) : 0;
@@ -712,6 +755,23 @@ static __always_inline __u64 table_sweep(__u32 budget, __u64 now, __u64 *more)
 }
 
 #include "bench.h"
+
+static long visit_move(__u32 i, struct run *r)
+{
+	__u64 expires = 0;
+	struct flow4 f;
+	__u32 index;
+
+	flow_of(r, i, &f);
+	index = entry_index(&f, &expires);
+	if (index && entry_move(index, expires))
+		r->done++;
+	else
+		r->failed++;
+	return 0;
+}
+
+BATCH(evacuate, visit_move)
 
 /* The process makes the first buckets known: `count` of them, a power of two. */
 SEC("tc") int begin(struct __sk_buff *skb)
