@@ -72,7 +72,7 @@ func load(d design, object string, capacity int) (*table, error) {
 	}
 	c, err := ebpf.NewCollection(spec)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", d.name, err)
+		return nil, fmt.Errorf("%s: %+v", d.name, err)
 	}
 	t := &table{design: d, Collection: c, templates: spec.Maps, fixed: capacity != 0}
 	if d.start != nil {

@@ -112,18 +112,26 @@ func run() error {
 				}
 				r.add(d.name, figures)
 			}
+			// What is measured so far is kept, whatever comes.
+			if err := r.write(*out); err != nil {
+				return err
+			}
 		}
 	}
 	r.Load = append(r.Load, load1())
 	r.print(os.Stdout)
-	if *out == "" {
+	return r.write(*out)
+}
+
+func (r *results) write(file string) error {
+	if file == "" {
 		return nil
 	}
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(*out, append(text, '\n'), 0o644)
+	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
 func measure(part string, d design, object string, entries int) ([]figure, error) {

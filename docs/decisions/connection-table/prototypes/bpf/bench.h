@@ -28,7 +28,7 @@ struct request {
 	__u32 begin;
 	__u32 share; /* mixed: one packet of so many opens a flow */
 	__u32 pad;
-	__u64 now;   /* [ns] */
+	__u64 now; /* [ns] */
 	__u64 timeout;
 	__u64 opened; /* mixed: the next flow to open */
 	__u64 zero;   /* 0, which the compiler does not know */
@@ -122,19 +122,19 @@ static __always_inline int run_end(struct request *q, const struct run *r, __u64
 }
 
 /* A program that visits each flow of a batch. */
-#define BATCH(name, visit)                                 \
-	SEC("tc") int name(struct __sk_buff *skb)          \
-	{                                                  \
-		struct request *q = request_of_cpu();      \
-		struct run r;                              \
-		__u64 began;                               \
-                                                           \
-		if (!q)                                    \
-			return -1;                         \
-		run_begin(q, &r);                          \
-		began = bpf_ktime_get_ns();                \
-		bpf_loop(q->count, visit, &r, 0);          \
-		return run_end(q, &r, began);              \
+#define BATCH(name, visit)                            \
+	SEC("tc") int name(struct __sk_buff *skb)     \
+	{                                             \
+		struct request *q = request_of_cpu(); \
+		struct run r;                         \
+		__u64 began;                          \
+                                                      \
+		if (!q)                               \
+			return -1;                    \
+		run_begin(q, &r);                     \
+		began = bpf_ktime_get_ns();           \
+		bpf_loop(q->count, visit, &r, 0);     \
+		return run_end(q, &r, began);         \
 	}
 
 static long visit_nothing(__u32 i, struct run *r)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Buckets: a line each, of a control word, 14 slots and the head of a chain; a slot has an entry's
- * index (24 bits) and a tag, which is 8 bits of its flow's hash. Their number grows by one at a time (linear hashing): bucket N takes
- * from bucket N - 2^k the entries that have bit k in their hash. Entries do not move.
+ * index (24 bits) and a tag, which is 8 bits of its flow's hash. Their number grows by one at a
+ * time (linear hashing): bucket N takes from bucket N - 2^k the entries that have bit k in their
+ * hash. Entries do not move.
  *
  * Further entries of a full bucket are chained: each has the next one's index. An entry that leaves
  * a slot lets the first of the chain have it.
@@ -28,6 +29,7 @@
 #ifndef PROTOTYPE_BUCKETS_H
 #define PROTOTYPE_BUCKETS_H
 
+#include "bits.h"
 #include "pages.h"
 
 #define BUCKET_CLAIMED 0x80000000U
@@ -74,7 +76,7 @@ static __always_inline union line *bucket_line(__u32 bucket)
 }
 
 /* Has a program add a block of buckets, of which this is the first. The caller splits. */
-static __noinline long bucket_block_add(__u32 bucket)
+__noinline long bucket_block_add(__u32 bucket)
 {
 #if PAGES != PAGES_ARRAY
 	__u32 number = bucket * LINES_RECIPROCAL >> LINES_SHIFT, zero = 0;
@@ -186,41 +188,56 @@ static __always_inline union line *bucket_claim(__u32 hash)
 	return c.claimed ? bucket_line(c.bucket) : 0;
 }
 
-#define SCAN_EMPTY 15U  /* the number of an empty slot; 0: none */
-#define SCAN_MATCHES 16U /* a slot has the tag */
+/*
+ * Slots, a bit each, found two at a time and without branches, of which the CPU would foresee few:
+ * slot 2n has bit n, slot 2n + 1 has bit 32 + n.
+ */
+#define LANES(x) ((__u64)(x) << 32 | (x))
+#define SLOT_BITS (0xfeULL | 0x7fULL << 32)
 
-/* What a bucket has for a tag. */
-static __noinline __u32 bucket_scan(const union line *line, __u32 tag)
+/* Slots with a tag; 0: empty ones. */
+static __always_inline __u64 bucket_tagged(const union line *line, __u32 tag)
 {
-	__u32 seen = 0;
+	__u64 wanted = LANES(tag >> INDEX_BITS), found = 0;
 
-	if (!line)
-		return 0;
 #pragma unroll
-	for (__u32 i = 1; i <= BUCKET_SLOTS; i++) {
-		__u32 word = *(volatile __u32 *)&line->word[i];
+	for (__u32 n = 0; n < 8; n++) {
+		__u64 pair = *(volatile __u64 *)&line->whole[n];
+		__u64 differs = (pair >> INDEX_BITS & LANES(0xff)) ^ wanted;
 
-		if ((word ^ tag) <= INDEX_MASK)
-			seen |= SCAN_MATCHES;
-		if (!word)
-			seen = (seen & SCAN_MATCHES) | i;
+		found |= ((LANES(0x100) - differs) & LANES(0x100)) >> 8 << n;
 	}
-	return seen;
+	return found & SLOT_BITS;
 }
 
-/* The number of the slot that has an index; 0: none. */
-static __always_inline __u32 bucket_slot_of(const union line *line, __u32 index)
+/* The slot that has an index. */
+static __always_inline __u64 bucket_indexed(const union line *line, __u32 index)
 {
-	__u32 at = 0;
+	__u64 wanted = LANES(index), found = 0;
 
 #pragma unroll
-	for (__u32 i = 1; i <= BUCKET_SLOTS; i++) {
-		__u32 word = *(volatile __u32 *)&line->word[i];
+	for (__u32 n = 0; n < 8; n++) {
+		__u64 pair = *(volatile __u64 *)&line->whole[n];
+		__u64 differs = (pair & LANES(INDEX_MASK)) ^ wanted;
 
-		if (word && !((word ^ index) & INDEX_MASK))
-			at = i;
+		found |= ((LANES(INDEX_MASK + 1) - differs) & LANES(INDEX_MASK + 1)) >>
+			 INDEX_BITS << n;
 	}
-	return at;
+	return found & SLOT_BITS;
+}
+
+/* The first of them. */
+static __always_inline __u32 slot_first(__u64 slots)
+{
+	__u32 bit = lowest_bit(slots);
+
+	return (bit & 7) << 1 | bit >> 5;
+}
+
+static __always_inline __u32 bucket_word(const union line *line, __u32 at)
+{
+	asm volatile("" : "+r"(at));
+	return *(volatile __u32 *)&line->word[at & 15];
 }
 
 static __always_inline void bucket_set(union line *line, __u32 at, __u32 word)

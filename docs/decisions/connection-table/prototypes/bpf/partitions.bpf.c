@@ -36,12 +36,14 @@ struct life {
 	__u32 told;
 };
 
-struct part {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 64);
-	__type(key, struct flow4);
-	__type(value, struct life);
-};
+/* Without a name, and with sizes: clang does not describe what is only pointed to. */
+#define PART                                             \
+	struct {                                         \
+		__uint(type, BPF_MAP_TYPE_HASH);         \
+		__uint(max_entries, 64);                 \
+		__uint(key_size, sizeof(struct flow4));  \
+		__uint(value_size, sizeof(struct life)); \
+	}
 
 enum part_map { PART_CURRENT, PART_FORMER, PART_NEXT, PART_MAPS };
 
@@ -49,7 +51,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, PART_MAPS *MAX_PARTS);
 	__type(key, __u32);
-	__array(values, struct part);
+	__array(values, PART);
 } parts SEC(".maps");
 
 /* For entries while a process that could make bigger maps is dead. */
@@ -128,7 +130,7 @@ static __always_inline int life_end(void *map, const struct flow4 *f, struct lif
 {
 	__u64 expires = *(volatile __u64 *)&e->expires;
 
-	if (!expires || __sync_val_compare_and_swap(&e->expires, expires, 0) != expires)
+	if (!map || !expires || __sync_val_compare_and_swap(&e->expires, expires, 0) != expires)
 		return 0;
 	return !bpf_map_delete_elem(map, f);
 }
@@ -140,7 +142,7 @@ static __always_inline int life_rivals(void *map, const struct flow4 *f, __u64 w
 	struct life *e = life_in(map, f, 0);
 	__u64 theirs;
 
-	if (!e)
+	if (!map || !e)
 		return 0;
 	theirs = *(volatile __u64 *)&e->word;
 	if (theirs == word)
@@ -281,7 +283,8 @@ static long move_one(void *former, const struct flow4 *key, struct life *e, stru
 	copy.expires = expires;
 	copy.word = word | LIFE_RESERVED;
 	if (bpf_map_update_elem(map, &flow, &copy, BPF_NOEXIST))
-		return 0; /* it is opened at once, or there is no room: it stays for the next pass */
+		return 0; /* it is opened at once, or there is no room: it stays for the next pass
+			   */
 	moved = bpf_map_lookup_elem(map, &flow);
 	if (!moved)
 		return 0;

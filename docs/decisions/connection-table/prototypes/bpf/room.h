@@ -15,6 +15,7 @@
 #ifndef PROTOTYPE_ROOM_H
 #define PROTOTYPE_ROOM_H
 
+#include "bits.h"
 #include "pages.h"
 
 #define UNOWNED 1ULL
@@ -38,39 +39,18 @@ struct {
 } hands SEC(".maps");
 
 /* A cache line each, since the first is written once for 62 entries of a growing table. */
-__u32 blocks_begun __attribute__((aligned(64)));   /* blocks that were ever owned */
-__u32 blocks_made __attribute__((aligned(64)));    /* the process: blocks in arrays */
-__u32 spare_begun __attribute__((aligned(64)));    /* PAGES_BOTH: likewise, in the hash */
+__u32 blocks_begun __attribute__((aligned(64))); /* blocks that were ever owned */
+__u32 blocks_made __attribute__((aligned(64)));  /* the process: blocks in arrays */
+__u32 spare_begun __attribute__((aligned(64)));  /* PAGES_BOTH: likewise, in the hash */
 __u32 blocks_bound __attribute__((aligned(64))) = MAX_BLOCKS;
-__u64 swept_alive __attribute__((aligned(64)));    /* entries, by the last pass of the sweep */
+__u64 swept_alive __attribute__((aligned(64))); /* entries, by the last pass of the sweep */
 
-/* The number of the lowest bit: by a product in which each power of two leaves other bits on
- * top (a de Bruijn sequence). */
-static const __u8 lowest_table[64] = {
-	0, 1, 2, 53, 3, 7, 54, 27, 4, 38, 41, 8, 34, 55, 48, 28,
-	62, 5, 39, 46, 44, 42, 22, 9, 24, 35, 59, 56, 49, 18, 29, 11,
-	63, 52, 6, 26, 37, 40, 33, 47, 61, 45, 43, 21, 23, 58, 17, 10,
-	51, 25, 36, 32, 60, 20, 57, 16, 50, 31, 19, 15, 30, 14, 13, 12,
-};
-
-static __always_inline __u32 lowest_bit(__u64 bits)
-{
-	return lowest_table[((bits & -bits) * 0x022fdd63cc95386dULL) >> 58];
-}
-
+/* The word of a block's free lines. */
 static __always_inline __u64 *block_free(__u32 block)
 {
-	union line *head = entry_line(block << LINE_BITS);
+	union line *head = entry_line_far(block << LINE_BITS);
 
 	return head ? &head->whole[0] : 0;
-}
-
-static __always_inline __u32 popular(__u64 bits)
-{
-	bits -= bits >> 1 & 0x5555555555555555ULL;
-	bits = (bits & 0x3333333333333333ULL) + (bits >> 2 & 0x3333333333333333ULL);
-	bits = (bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
-	return bits * 0x0101010101010101ULL >> 56;
 }
 
 /* Owns a block if it has so many free entries. */
@@ -96,11 +76,10 @@ static long room_try(__u32 i, struct room_search *s)
 
 	if (!s->begun)
 		return 1;
-	s->cursor++;
-	if (number >= s->begun) {
-		number = 0;
-		s->cursor = 1;
-	}
+	/* Not a constant, of which the verifier would follow each visit. */
+	if (number >= s->begun)
+		number = unknown_zero();
+	s->cursor = number + 1;
 	if (!block_own(number, s->least))
 		return 0;
 	s->found = number;
@@ -109,13 +88,16 @@ static long room_try(__u32 i, struct room_search *s)
 
 static long spare_try(__u32 i, struct room_search *s)
 {
+	__u32 number = s->cursor;
+
 	if (!s->begun)
 		return 1;
-	if (s->cursor >= s->begun)
-		s->cursor = 0;
-	if (!block_own(SPARE_FIRST + s->cursor++, s->least))
+	if (number >= s->begun)
+		number = unknown_zero();
+	s->cursor = number + 1;
+	if (!block_own(SPARE_FIRST + number, s->least))
 		return 0;
-	s->found = SPARE_FIRST + s->cursor - 1;
+	s->found = SPARE_FIRST + number;
 	return 1;
 }
 
@@ -167,7 +149,7 @@ static long begin_raise(__u32 i, struct room_begin *s)
 
 /* A CPU that sees a block's number before its head is written finds a word of 0, which it cannot
  * own. If there is no memory, nothing has changed. */
-static __noinline __u32 block_begin(__u32 spare, __u32 made)
+__noinline __u32 block_begin(__u32 spare, __u32 made)
 {
 	struct room_begin s = { .spare = spare, .made = made, .found = NO_BLOCK };
 	__u64 *word;
@@ -190,7 +172,7 @@ static __noinline __u32 block_begin(__u32 spare, __u32 made)
 #define ROOM_ENOUGH 4
 #define ROOM_TRIES_FULL 64
 
-static __noinline __u32 room_own(struct hand *hand)
+__noinline __u32 room_own(struct hand *hand)
 {
 	struct room_search s = { .least = ROOM_ENOUGH, .found = NO_BLOCK };
 	__u32 made = PAGES == PAGES_HASH ? blocks_bound : blocks_made;
@@ -227,10 +209,12 @@ static __always_inline __u32 room_take(void)
 	__u32 zero = 0, line;
 	struct hand *hand = bpf_map_lookup_elem(&hands, &zero);
 	__u64 *word, free = 0;
+	union line *head;
 
 	if (!hand)
 		return 0;
-	word = hand->begun && hand->block != NO_BLOCK ? block_free(hand->block) : 0;
+	head = hand->begun && hand->block != NO_BLOCK ? entry_line(hand->block << LINE_BITS) : 0;
+	word = head ? &head->whole[0] : 0;
 	if (word)
 		free = *(volatile __u64 *)word & ALL_FREE;
 	if (!free) {
@@ -262,8 +246,8 @@ static __always_inline int room_retire(__u32 number)
 {
 	__u64 *word = block_free(number);
 
-	return word && __sync_val_compare_and_swap(word, ALL_FREE | UNOWNED, 0) ==
-			       (ALL_FREE | UNOWNED);
+	return word &&
+	       __sync_val_compare_and_swap(word, ALL_FREE | UNOWNED, 0) == (ALL_FREE | UNOWNED);
 }
 
 #endif
