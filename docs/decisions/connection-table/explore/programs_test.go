@@ -512,12 +512,10 @@ func split(s *step) {
 		hash
 		copyWord
 		first
-		count
-		again
 		chained
-		copyChained
 		drop
-		undo
+		place
+		chainIt
 		publish
 		clear
 		refill
@@ -525,26 +523,18 @@ func split(s *step) {
 		leave
 	)
 	const (
-		rChained = rIndex // entries of the chain that move
-		rNext    = rOther
-		rLast    = rFlow // one of the chain that stays
+		rNext = rOther
+		rLast = rFlow // one of the chain that stays
 	)
 	walk := func(word uint8) { // to the next entry of the chain
 		r[rWord] = word
-		if word != 0 {
-			return
-		}
-		if c.pc == first || c.pc == count {
-			c.pc = again
-			if r[rEmpty]+r[rChained] > s.w.width {
-				c.pc = undo
-			}
+		c.pc = chained
+		if word == 0 {
 			r[rSlot] = 0
-			return
-		}
-		c.pc = publish
-		if s.fault == splitCopiesLate {
-			c.pc = clear
+			c.pc = publish
+			if s.fault == splitCopiesLate {
+				c.pc = clear
+			}
 		}
 	}
 	switch c.pc {
@@ -605,56 +595,36 @@ func split(s *step) {
 			word = 0
 		}
 		walk(word)
-		if word != 0 {
-			c.pc = count
-		}
-	case count:
-		if moves(s.load(entry(r[rWord], flow))) {
-			r[rChained]++
-		}
-		walk(s.load(entry(r[rWord], link)))
-	case again:
-		c.pc = chained
-		word := s.load(chain(0))
-		if s.fault == splitIgnoresChain {
-			word = 0
-		}
-		walk(word)
 	case chained:
 		r[rNext] = s.load(entry(r[rWord], link))
 		if moves(s.load(entry(r[rWord], flow))) {
-			c.pc = copyChained
+			c.pc = drop
 			return
 		}
 		r[rLast] = r[rWord]
 		walk(r[rNext])
-	case copyChained:
-		if r[rEmpty] == slots { // only where a rule is left out
-			c.pc = leave
-			return
-		}
-		if s.put(slot(1, r[rEmpty]), r[rWord]) {
-			r[rEmpty]++
-			c.pc = drop
-		}
 	case drop:
 		at := chain(0)
 		if r[rLast] != 0 {
 			at = entry(r[rLast], link)
 		}
 		if s.fault == splitLeavesLinks || s.put(at, r[rNext]) {
-			c.pc = chained
-			walk(r[rNext])
+			c.pc = place
 		}
-	case undo:
-		// No room: what was copied is taken out again.
-		if r[rSlot] == r[rEmpty] {
-			c.pc = leave
-			split(s)
+	case place:
+		if r[rEmpty] < s.w.width {
+			if s.put(slot(1, r[rEmpty]), r[rWord]) {
+				r[rEmpty]++
+				walk(r[rNext])
+			}
 			return
 		}
-		if s.put(slot(1, r[rSlot]), 0) {
-			r[rSlot]++
+		if s.put(entry(r[rWord], link), s.load(chain(1))) {
+			c.pc = chainIt
+		}
+	case chainIt:
+		if s.put(chain(1), r[rWord]) {
+			walk(r[rNext])
 		}
 	case publish:
 		if _, done := s.swap(geometry, 1, 2); done {

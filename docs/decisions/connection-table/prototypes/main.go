@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -196,32 +197,49 @@ func median(values []float64) float64 {
 	return (v[len(v)/2-1] + v[len(v)/2]) / 2
 }
 
-// print writes a table in Markdown: medians of all rounds, and their least and most.
-func (r *results) print(w *os.File) {
-	fmt.Fprintf(w, "Linux %s, %s\n\n%d rounds; load: %s\n\n| |", r.Kernel, r.Machine, r.Rounds, strings.Join(r.Load, ", "))
-	for _, d := range r.Designs {
-		fmt.Fprintf(w, " %s |", d)
-	}
-	fmt.Fprint(w, "\n| --- |", strings.Repeat(" --- |", len(r.Designs)), "\n")
-	for _, row := range r.Rows {
-		name := row.Name
-		if row.Unit != "" {
-			name += " [" + row.Unit + "]"
-		}
-		fmt.Fprintf(w, "| %s |", name)
-		for _, d := range r.Designs {
-			v := row.Values[d]
-			if len(v) == 0 {
-				fmt.Fprint(w, " - |")
-				continue
+// print writes tables in Markdown, of a few figures each: medians of all rounds, and their least and
+// most if there are several.
+func (r *results) print(w io.Writer) {
+	fmt.Fprintf(w, "Linux %s, %s; rounds: %d; load: %s\n", r.Kernel, r.Machine, r.Rounds, strings.Join(r.Load, ", "))
+	for part := range slices.Chunk(r.Rows, 6) {
+		fmt.Fprint(w, "\n| |")
+		for _, row := range part {
+			name := row.Name
+			if row.Unit != "" {
+				name += " [" + row.Unit + "]"
 			}
-			fmt.Fprintf(w, " %.4g (%.4g to %.4g) |", median(v), slices.Min(v), slices.Max(v))
+			fmt.Fprintf(w, " %s |", name)
 		}
-		fmt.Fprintln(w)
+		fmt.Fprint(w, "\n| --- |", strings.Repeat(" --- |", len(part)), "\n")
+		for _, d := range r.Designs {
+			fmt.Fprintf(w, "| %s |", d)
+			for _, row := range part {
+				fmt.Fprintf(w, " %s |", cell(row.Values[d]))
+			}
+			fmt.Fprintln(w)
+		}
 	}
 	for _, d := range r.Designs {
 		for _, e := range r.Errors[d] {
 			fmt.Fprintf(w, "\n%s: %s\n", d, e)
 		}
 	}
+}
+
+func cell(v []float64) string {
+	switch len(v) {
+	case 0:
+		return "-"
+	case 1:
+		return short(v[0])
+	}
+	return fmt.Sprintf("%s (%s to %s)", short(median(v)), short(slices.Min(v)), short(slices.Max(v)))
+}
+
+// short is a number of three digits, or as many as it has before the point.
+func short(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }

@@ -248,24 +248,36 @@ struct split {
 	__u32 at;    /* the slot, or the entry of the chain, that is looked at */
 	__u32 fill;  /* the next slot of the new bucket */
 	__u32 moves; /* slots that move, a bit each */
+	__u32 left;  /* of these, what is not copied yet */
 	__u32 last;  /* of the chain, one that stays; 0: none yet */
 };
+
+/* Which slots move. No branch waits for an entry, so that the CPU reads several at a time. */
+static long split_look(__u32 i, struct split *s)
+{
+	union line *from = bucket_line(s->from);
+	__u32 at = s->at++, word;
+	struct flow_entry *e;
+
+	if (!from)
+		return 1;
+	word = bucket_word(from, at);
+	e = entry_far(word);
+	if (!e)
+		return 0;
+	s->moves |= (truth(e->hash & s->bit) & truth(word)) << (at & 15);
+	return 0;
+}
 
 static long split_slot(__u32 i, struct split *s)
 {
 	union line *from = bucket_line(s->from), *to = bucket_line(s->to);
-	__u32 at = s->at++, word;
-	struct flow_entry *e;
+	__u32 at = lowest_bit(s->left);
 
-	if (!from || !to)
+	if (!from || !to || !s->left)
 		return 1;
-	asm volatile("" : "+r"(at));
-	word = *(volatile __u32 *)&from->word[at & 15];
-	e = word ? entry_far(word) : 0;
-	if (!e || !(e->hash & s->bit))
-		return 0;
-	bucket_set(to, s->fill++, word);
-	s->moves |= 1U << (at & 15);
+	s->left &= s->left - 1;
+	bucket_set(to, s->fill++, bucket_word(from, at));
 	return 0;
 }
 
@@ -322,6 +334,8 @@ static __noinline int split_copy(struct split *s)
 
 	if (!s)
 		return 0;
+	bpf_loop(BUCKET_SLOTS, split_look, s, 0);
+	s->left = s->moves;
 	bpf_loop(BUCKET_SLOTS, split_slot, s, 0);
 	from = bucket_line(s->from);
 	s->at = from ? bucket_chain(from) : 0;
