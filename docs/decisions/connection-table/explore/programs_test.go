@@ -92,9 +92,42 @@ func (s *step) finish(result uint8) {
 	s.c.pc = 0
 }
 
+// take takes a free entry, in two steps from pc `at`; then pc is at+2. If there is none, the program
+// ends.
+func (s *step) take(at uint8, into int) {
+	r, c := &s.c.r, s.c
+	if c.pc == at {
+		r[rWord] = s.load(free)
+		if r[rWord] == 0 {
+			s.finish(full)
+			return
+		}
+		r[into] = uint8(bits.TrailingZeros8(r[rWord]))
+		c.pc++
+		return
+	}
+	swapped, done := s.swap(free, r[rWord], r[rWord]&^(1<<r[into]))
+	if swapped {
+		c.pc++
+	} else if done {
+		c.pc = at
+	}
+}
+
+// kill ends the connection of an entry that was seen with this time, by a store if that fault is made:
+// entry_kill.
+func (s *step) kill(index, seen uint8, byStore fault) (swapped, done bool) {
+	if s.fault == byStore {
+		done = s.put(entry(index, expires), seen&^life)
+		return done, done
+	}
+	return s.swap(entry(index, expires), seen, seen&^life)
+}
+
 // claim claims the bucket of rFlow, in four steps from pc `at`; then pc is at+4. A claim that
-// does not count is left by the step at+3, which begins again.
-func (s *step) claim(at uint8) {
+// does not count is left by the step at+3, which begins again. With the fault `unclaimed` the bucket is
+// looked at, and not claimed.
+func (s *step) claim(at uint8, unclaimed fault) {
 	r, c := &s.c.r, s.c
 	switch c.pc - at {
 	case 0:
@@ -103,7 +136,10 @@ func (s *step) claim(at uint8) {
 	case 1:
 		r[rControl] = s.load(control(r[rBucket]))
 		c.pc++
-		if r[rControl]&claimed != 0 {
+		if unclaimed != none && s.fault == unclaimed {
+			r[rSlot] = 0
+			c.pc = at + 4
+		} else if r[rControl]&claimed != 0 {
 			c.pc = at
 		}
 	case 2:
@@ -191,23 +227,8 @@ func open(s *step) {
 		}
 	}
 	switch c.pc {
-	case take:
-		bits := s.load(free)
-		for r[rIndex] = 1; r[rIndex] <= entries && bits>>r[rIndex]&1 == 0; r[rIndex]++ {
-		}
-		if r[rIndex] > entries {
-			s.finish(full)
-			return
-		}
-		r[rSeen] = bits
-		c.pc = takeIt
-	case takeIt:
-		swapped, done := s.swap(free, r[rSeen], r[rSeen]&^(1<<r[rIndex]))
-		if swapped {
-			c.pc = count
-		} else if done {
-			c.pc = take
-		}
+	case take, takeIt:
+		s.take(take, rIndex)
 	case count:
 		r[rSeen] = s.renewed(s.load(entry(r[rIndex], expires)))
 		c.pc = writeFirst
@@ -228,13 +249,7 @@ func open(s *step) {
 		}
 	case claim0, claim1, claim2, claim3:
 		r[rEmpty] = 0
-		if s.fault == openUnclaimed && c.pc == claim1 {
-			r[rControl] = s.load(control(r[rBucket]))
-			r[rSlot] = 0
-			c.pc = scan
-			return
-		}
-		s.claim(claim0)
+		s.claim(claim0, openUnclaimed)
 	case scan:
 		if r[rSlot] == s.w.width {
 			r[rSlot]++
@@ -272,13 +287,7 @@ func open(s *step) {
 	case follow:
 		looked(s.load(entry(r[rWord], link)))
 	case takeOver:
-		var swapped, done bool
-		if s.fault == takenOverByStore {
-			swapped = s.put(entry(r[rWord], expires), r[rMoved]&^life)
-			done = swapped
-		} else {
-			swapped, done = s.swap(entry(r[rWord], expires), r[rMoved], r[rMoved]&^life)
-		}
+		swapped, done := s.kill(r[rWord], r[rMoved], takenOverByStore)
 		if swapped {
 			s.w.ended[r[rFlow]]++
 			r[rMoved] = s.renewed(r[rMoved] &^ life)
@@ -383,13 +392,7 @@ func end(s *step) {
 		r[rFlow] = s.load(entry(r[rIndex], flow))
 		c.pc = kill
 	case kill:
-		var swapped, done bool
-		if s.fault == endedByStore {
-			swapped = s.put(entry(r[rIndex], expires), r[rSeen]&^life)
-			done = swapped
-		} else {
-			swapped, done = s.swap(entry(r[rIndex], expires), r[rSeen], r[rSeen]&^life)
-		}
+		swapped, done := s.kill(r[rIndex], r[rSeen], endedByStore)
 		if swapped {
 			was := s.load(entry(r[rIndex], flow))
 			if r[rSeen]&life != abandoned || s.fault == abandonedCounted {
@@ -419,7 +422,7 @@ func end(s *step) {
 			}
 		}
 	case claim0, claim1, claim2, claim3:
-		s.claim(claim0)
+		s.claim(claim0, none)
 		if c.pc == claim0 && r[rControl]&claimed != 0 {
 			c.pc = abandon // the prototype tries it more often
 		}
@@ -821,21 +824,8 @@ func move(s *step) {
 	case what:
 		r[rContent] = s.load(entry(r[rIndex], content))
 		c.pc = take
-	case take:
-		r[rWord] = s.load(free)
-		if r[rWord] == 0 {
-			s.finish(full)
-			return
-		}
-		r[rNew] = uint8(bits.TrailingZeros8(r[rWord]))
-		c.pc = takeIt
-	case takeIt:
-		swapped, done := s.swap(free, r[rWord], r[rWord]&^(1<<r[rNew]))
-		if swapped {
-			c.pc = count
-		} else if done {
-			c.pc = take
-		}
+	case take, takeIt:
+		s.take(take, rNew)
 	case count:
 		r[rExpires] = s.renewed(s.load(entry(r[rNew], expires)))
 		c.pc = writeFirst
@@ -845,13 +835,7 @@ func move(s *step) {
 			c.pc++
 		}
 	case claim0, claim1, claim2, claim3:
-		if s.fault == moveUnclaimed && c.pc == claim1 {
-			r[rControl] = s.load(control(r[rBucket]))
-			r[rSlot] = 0
-			c.pc = scan
-			return
-		}
-		s.claim(claim0)
+		s.claim(claim0, moveUnclaimed)
 	case scan:
 		if r[rSlot] == s.w.width {
 			// It has ended, or is in the chain.
@@ -869,13 +853,7 @@ func move(s *step) {
 			c.pc = publish
 		}
 	case kill:
-		var swapped, done bool
-		if s.fault == movedByStore {
-			swapped = s.put(entry(r[rIndex], expires), r[rSeen]&^life)
-			done = swapped
-		} else {
-			swapped, done = s.swap(entry(r[rIndex], expires), r[rSeen], r[rSeen]&^life)
-		}
+		swapped, done := s.kill(r[rIndex], r[rSeen], movedByStore)
 		switch {
 		case swapped && s.fault == movedInTwoLives:
 			c.pc = enter
