@@ -40,16 +40,31 @@ struct displacing {
 	__u8 own;     /* the packet is for that one */
 	__u8 calls;   /* what is short are numbers of calls */
 	__u8 family;
+	__u8 used;		/* free lists of which entries were taken */
+	__u8 lists[FREE_LISTS]; /* which these are: few where few CPUs open connections */
 };
 
-/* A timer entry that was taken once, by chance. */
-static __always_inline __u32 displace_number(__u8 family)
+static long displace_list(__u32 i, struct displacing *d)
 {
-	__u32 chance = random_u32(), fresh;
-	struct free_timer_entries *free = free_list_of(chance, family);
+	struct free_timer_entries *free = free_list_of(i, d->family);
 
+	if (free && free->fresh)
+		d->lists[d->used++ % FREE_LISTS] = i;
+	return 0;
+}
+
+/* A timer entry that was taken once, by chance. */
+static __always_inline __u32 displace_number(const struct displacing *d)
+{
+	__u32 chance = random_u32(), used = d->used, fresh, list;
+	struct free_timer_entries *free;
+
+	if (!used)
+		return 0;
+	list = d->lists[chance % used % FREE_LISTS];
+	free = free_list_of(list, d->family);
 	fresh = free ? free->fresh : 0;
-	return fresh ? timer_entry_number(chance, chance / FREE_LISTS % fresh) : 0;
+	return fresh ? timer_entry_number(list, chance / FREE_LISTS % fresh) : 0;
 }
 
 static __always_inline int displaceable(const struct flow *flow, const struct conn *seen,
@@ -64,7 +79,7 @@ static __always_inline int displaceable(const struct flow *flow, const struct co
 
 static long displace_look(__u32 i, struct displacing *d)
 {
-	__u32 number = displace_number(d->family), rank;
+	__u32 number = displace_number(d), rank;
 	struct server *s;
 	struct conn seen;
 	struct flow flow;
@@ -99,6 +114,7 @@ static __noinline __u32 displace_find(const struct packet *p, __u8 calls)
 	if (a->crowds[d.family == AF_INET6].most)
 		d.most = a->crowds[d.family == AF_INET6].service;
 	d.own = s && s->service == d.most;
+	bpf_loop(FREE_LISTS, displace_list, &d, 0);
 	bpf_loop(TRIES(DISPLACE_TRIES), displace_look, &d, 0);
 	return d.number;
 }

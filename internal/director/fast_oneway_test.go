@@ -48,48 +48,50 @@ func room(s model.Server) int {
 // leaves it as the whole one does and counts it alike.
 func TestFastPathOneWay(t *testing.T) {
 	for _, f := range families {
-		r := newRig(t, small)
-		for i, s := range r.oneWay(f) {
-			client, vip := at(f.client, 1000+i), at(f.vip(i), 80)
-			r.fromClient(testenv.TCP(client, vip, "S"))
-			r.fromClient(testenv.TCP(client, vip, "A"))
-			r.fromClient(testenv.UDP(client, vip, "first"))
-			tcp, udp := testenv.TCP(client, vip, "PA").Payload("GET /"), testenv.UDP(client, vip, "more")
-			for name, c := range map[string]struct {
-				packet  testenv.Packet
-				context skBuff
-				fast    bool
-			}{
-				"data":             {tcp, skBuff{}, true},
-				"acknowledgement":  {tcp.Flags("A").Payload(""), skBuff{}, true},
-				"odd length":       {tcp.Payload("odd"), skBuff{}, true},
-				"DF":               {tcp.DontFragment(), skBuff{}, true},
-				"ECN, DSCP":        {tcp.TOS(0x2b), skBuff{}, true},
-				"TTL 2":            {tcp.TTL(2), skBuff{}, true},
-				"just fits":        {sized(tcp.DontFragment(), room(s)), skBuff{}, true},
-				"too big":          {sized(tcp.DontFragment(), room(s)+1), skBuff{}, false},
-				"to be cut":        {sized(tcp, room(s)+1), skBuff{}, false},
-				"TTL 1":            {tcp.TTL(1), skBuff{}, false},
-				"a client anew":    {tcp.Flags("SA"), skBuff{}, false},
-				"UDP":              {udp, skBuff{}, true},
-				"UDP, no checksum": {udp.NoChecksum(), skBuff{}, true},
-				"UDP, no data":     {udp.Payload(""), skBuff{}, true},
-				"end":              {tcp.Flags("FA"), skBuff{}, true},
-			} {
-				if f.number == model.IPv6 && (name == "DF" || name == "to be cut") {
-					continue
+		t.Run(f.name, func(t *testing.T) {
+			r := newRig(t, small)
+			for i, s := range r.oneWay(f) {
+				client, vip := at(f.client, 1000+i), at(f.vip(i), 80)
+				r.fromClient(testenv.TCP(client, vip, "S"))
+				r.fromClient(testenv.TCP(client, vip, "A"))
+				r.fromClient(testenv.UDP(client, vip, "first"))
+				tcp, udp := testenv.TCP(client, vip, "PA").Payload("GET /"), testenv.UDP(client, vip, "more")
+				for name, c := range map[string]struct {
+					packet  testenv.Packet
+					context skBuff
+					fast    bool
+				}{
+					"data":             {tcp, skBuff{}, true},
+					"acknowledgement":  {tcp.Flags("A").Payload(""), skBuff{}, true},
+					"odd length":       {tcp.Payload("odd"), skBuff{}, true},
+					"DF":               {tcp.DontFragment(), skBuff{}, true},
+					"ECN, DSCP":        {tcp.TOS(0x2b), skBuff{}, true},
+					"TTL 2":            {tcp.TTL(2), skBuff{}, true},
+					"just fits":        {sized(tcp.DontFragment(), room(s)), skBuff{}, true},
+					"too big":          {sized(tcp.DontFragment(), room(s)+1), skBuff{}, false},
+					"to be cut":        {sized(tcp, room(s)+1), skBuff{}, false},
+					"TTL 1":            {tcp.TTL(1), skBuff{}, false},
+					"a client anew":    {tcp.Flags("SA"), skBuff{}, false},
+					"UDP":              {udp, skBuff{}, true},
+					"UDP, no checksum": {udp.NoChecksum(), skBuff{}, true},
+					"UDP, no data":     {udp.Payload(""), skBuff{}, true},
+					"end":              {tcp.Flags("FA"), skBuff{}, true},
+				} {
+					if f.number == model.IPv6 && (name == "DF" || name == "to be cut") {
+						continue
+					}
+					t.Run(f.wayTo(s)+", "+name, func(t *testing.T) { r.in(t).alike(t, c.context, c.packet, c.fast) })
 				}
-				t.Run(f.name+", "+f.wayTo(s)+", "+name, func(t *testing.T) { r.in(t).alike(t, c.context, c.packet, c.fast) })
+				if s.Forward == model.Route {
+					// A test's super-packet has no type, without which the kernel lets no tunnel
+					// lengthen it.
+					segments := skBuff{GSOSize: 1000, GSOSegs: 3}
+					t.Run(f.name+", super-packet", func(t *testing.T) {
+						r.in(t).alike(t, segments, tcp.Payload(strings.Repeat("x", 3000)), true)
+					})
+				}
 			}
-			if s.Forward == model.Route {
-				// A test's super-packet has no type, without which the kernel lets no tunnel
-				// lengthen it.
-				segments := skBuff{GSOSize: 1000, GSOSegs: 3}
-				t.Run(f.name+", super-packet", func(t *testing.T) {
-					r.in(t).alike(t, segments, tcp.Payload(strings.Repeat("x", 3000)), true)
-				})
-			}
-		}
+		})
 	}
 }
 
@@ -189,44 +191,46 @@ func TestFastPathFollowsOneWay(t *testing.T) {
 		},
 	} {
 		for _, f := range families {
-			r := newRig(t, small)
-			for i, s := range r.oneWay(f) {
-				t.Run(name+", "+f.name+", "+f.wayTo(s), func(t *testing.T) {
-					r := r.in(t)
-					vip, byFast, byWhole := at(f.vip(i), 80), at(f.client, 1000+2*i), at(f.client, 1001+2*i)
-					key := model.AddrKey(model.TCP, netip.MustParseAddrPort(vip))
-					for _, c := range steps {
-						if c.flags == "" { // a reply of the director's own stack
-							for _, client := range []string{byFast, byWhole} {
-								r.send(r.progs.LbLocal, skBuff{}, testenv.TCP(vip, client, "PA").Frame())
+			t.Run(name+", "+f.name, func(t *testing.T) {
+				r := newRig(t, small)
+				for i, s := range r.oneWay(f) {
+					t.Run(f.wayTo(s), func(t *testing.T) {
+						r := r.in(t)
+						vip, byFast, byWhole := at(f.vip(i), 80), at(f.client, 1000+2*i), at(f.client, 1001+2*i)
+						key := model.AddrKey(model.TCP, netip.MustParseAddrPort(vip))
+						for _, c := range steps {
+							if c.flags == "" { // a reply of the director's own stack
+								for _, client := range []string{byFast, byWhole} {
+									r.send(r.progs.LbLocal, skBuff{}, testenv.TCP(vip, client, "PA").Frame())
+								}
+								continue
 							}
-							continue
+							if got := r.send(r.progs.LbWhole, skBuff{}, testenv.TCP(byWhole, vip, c.flags).Frame()); got.verdict != redirect {
+								t.Fatalf("%s, the whole path: %s", c.flags, got.verdict)
+							}
+							frame := testenv.TCP(byFast, vip, c.flags).Frame()
+							var got result
+							r.withoutWhole(func() { got = r.send(r.progs.LbClient, skBuff{}, frame) })
+							if taken := got.verdict == redirect; taken != c.fast {
+								t.Errorf("%s, the fast path: %s, want it taken: %t", c.flags, got.verdict, c.fast)
+							}
+							if got.verdict != redirect {
+								r.send(r.progs.LbClient, skBuff{}, frame)
+							}
+							fast, whole := r.connection(byFast), r.connection(byWhole)
+							if fast.State != c.state || whole.State != c.state {
+								t.Errorf("%s: %s by the fast path and %s by the whole one, want %s", c.flags, fast.State, whole.State, c.state)
+							}
+							if d := (fast.Expires - whole.Expires).Abs(); d > 5*time.Second {
+								t.Errorf("%s: the two end %s apart", c.flags, d)
+							}
+							if active, inactive := r.counts(key, s.Addr); active+inactive != 2 || active == 1 {
+								t.Errorf("%s: %d active and %d inactive, want two of one kind", c.flags, active, inactive)
+							}
 						}
-						if got := r.send(r.progs.LbWhole, skBuff{}, testenv.TCP(byWhole, vip, c.flags).Frame()); got.verdict != redirect {
-							t.Fatalf("%s, the whole path: %s", c.flags, got.verdict)
-						}
-						frame := testenv.TCP(byFast, vip, c.flags).Frame()
-						var got result
-						r.withoutWhole(func() { got = r.send(r.progs.LbClient, skBuff{}, frame) })
-						if taken := got.verdict == redirect; taken != c.fast {
-							t.Errorf("%s, the fast path: %s, want it taken: %t", c.flags, got.verdict, c.fast)
-						}
-						if got.verdict != redirect {
-							r.send(r.progs.LbClient, skBuff{}, frame)
-						}
-						fast, whole := r.connection(byFast), r.connection(byWhole)
-						if fast.State != c.state || whole.State != c.state {
-							t.Errorf("%s: %s by the fast path and %s by the whole one, want %s", c.flags, fast.State, whole.State, c.state)
-						}
-						if d := (fast.Expires - whole.Expires).Abs(); d > 5*time.Second {
-							t.Errorf("%s: the two end %s apart", c.flags, d)
-						}
-						if active, inactive := r.counts(key, s.Addr); active+inactive != 2 || active == 1 {
-							t.Errorf("%s: %d active and %d inactive, want two of one kind", c.flags, active, inactive)
-						}
-					}
-				})
-			}
+					})
+				}
+			})
 		}
 	}
 }

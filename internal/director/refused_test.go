@@ -279,6 +279,7 @@ func TestRefusedDeleteByPacket(t *testing.T) {
 	for _, errno := range refusedErrors {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
 			x := newInterleaved(t)
+			x.turnWheel() // its clock has the time: an audit compares with it
 			x.addService(tcpService(vip, "rr"), 1)
 			x.establish(client1, vip)
 			x.fromClientOn(cpuB, testenv.TCP(client1, vip, "R"))
@@ -329,6 +330,7 @@ func TestRefusedDeleteByCommand(t *testing.T) {
 	for _, errno := range refusedErrors {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
 			x := newInterleaved(t)
+			x.turnWheel() // its clock has the time: an audit compares with it
 			s := x.persistent()
 			x.turn("expire_nodest_conn=1")
 			server := x.establish(client1, vip)

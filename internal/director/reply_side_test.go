@@ -37,6 +37,21 @@ func (r *rig) onOneDevice() *rig {
 	return r
 }
 
+// onSides runs a test of a director that has a device for each side, or one for both.
+func onSides(t *testing.T, xdp bool, test func(t *testing.T, r *rig, f family, one bool)) {
+	for _, one := range []bool{false, true} {
+		for _, f := range families {
+			t.Run(fmt.Sprintf("%s, one device %t", f.name, one), func(t *testing.T) {
+				r := newRigWith(t, func(r *rig) { r.openSmall(xdp) })
+				if one {
+					r.onOneDevice()
+				}
+				test(t, r, f, one)
+			})
+		}
+	}
+}
+
 // fromServerFrame sends a frame in where servers are, as it is.
 func (r *rig) fromServerFrame(frame []byte) result {
 	r.Helper()
@@ -125,94 +140,76 @@ func wantReply(t *testing.T, got result, vip string) {
 // What a client sends in a server's name is dropped and changes nothing; the same packets
 // of the server go on. On one device the next hop's hardware address distinguishes them.
 func TestForgedReplies(t *testing.T) {
-	for _, one := range []bool{false, true} {
-		for _, f := range families {
-			r := newRig(t, small)
-			if one {
-				r.onOneDevice()
-			}
-			server, client, vip := at(f.server(0), 8080), at(f.client, 2000), at(f.vip(vipMasq), 80)
-			r.opened(f, server, client, vip)
-			r.forgetAllowances()
-			before := r.states()
-			for _, c := range f.claims(server, client, vip) {
-				t.Run(fmt.Sprintf("%s, one device %t, %s", f.name, one, c.name), func(t *testing.T) {
-					r := r.in(t)
-					for _, mac := range []string{routerMAC, strangerMAC} {
-						wantAstray(t, r, of(mac, c.packet).Frame())
-					}
-					if diff := cmp.Diff(before, r.states()); diff != "" {
-						t.Errorf("the connections changed (-before +after):\n%s", diff)
-					}
-					wantReply(t, r.fromServer(c.packet), vip)
-					before = r.states()
-				})
-			}
+	onSides(t, newRig2, func(t *testing.T, r *rig, f family, one bool) {
+		server, client, vip := at(f.server(0), 8080), at(f.client, 2000), at(f.vip(vipMasq), 80)
+		r.opened(f, server, client, vip)
+		r.forgetAllowances()
+		before := r.states()
+		for _, c := range f.claims(server, client, vip) {
+			t.Run(c.name, func(t *testing.T) {
+				r := r.in(t)
+				for _, mac := range []string{routerMAC, strangerMAC} {
+					wantAstray(t, r, of(mac, c.packet).Frame())
+				}
+				if diff := cmp.Diff(before, r.states()); diff != "" {
+					t.Errorf("the connections changed (-before +after):\n%s", diff)
+				}
+				wantReply(t, r.fromServer(c.packet), vip)
+				before = r.states()
+			})
 		}
-	}
+	})
 }
 
 // XDP leaves what a client sends in a server's name to the classifiers, and takes the server's.
 func TestXDPForgedReplies(t *testing.T) {
-	for _, one := range []bool{false, true} {
-		for _, f := range families {
-			r := newXDPRig(t)
-			to := serverDev
-			if one {
-				r.onOneDevice()
-				to = clientDev
-			}
-			r.must(r.ns.Do(func() error { return r.pretendXDP(clientDev, to) }))
-			server, client, vip := at(f.server(0), 8080), at(f.client, 2000), at(f.vip(vipMasq), 80)
-			r.opened(f, server, client, vip)
-			before := r.states()
-			for _, c := range f.claims(server, client, vip) {
-				if !strings.HasPrefix(c.name, "TCP") && c.name != "UDP" {
-					continue
-				}
-				t.Run(fmt.Sprintf("%s, one device %t, %s", f.name, one, c.name), func(t *testing.T) {
-					r := r.in(t)
-					for _, mac := range []string{routerMAC, strangerMAC} {
-						frame := of(mac, c.packet).Frame()
-						reasons := r.reasonsOf(func() { wantUntouched(t, xdpPass, r.xdp(false, frame), frame) })
-						if len(reasons) > 0 {
-							t.Errorf("XDP counted %v", reasons)
-						}
-						wantAstray(t, r, frame)
-					}
-					if diff := cmp.Diff(before, r.states()); diff != "" {
-						t.Errorf("the connections changed (-before +after):\n%s", diff)
-					}
-					if got := r.sure(!one, of(serverMAC, c.packet).Frame()); got.verdict != xdpRedirect {
-						t.Errorf("the server's: action %d, want redirect", got.verdict)
-					}
-					before = r.states()
-				})
-			}
+	onSides(t, true, func(t *testing.T, r *rig, f family, one bool) {
+		to := serverDev
+		if one {
+			to = clientDev
 		}
-	}
+		r.must(r.ns.Do(func() error { return r.pretendXDP(clientDev, to) }))
+		server, client, vip := at(f.server(0), 8080), at(f.client, 2000), at(f.vip(vipMasq), 80)
+		r.opened(f, server, client, vip)
+		before := r.states()
+		for _, c := range f.claims(server, client, vip) {
+			if !strings.HasPrefix(c.name, "TCP") && c.name != "UDP" {
+				continue
+			}
+			t.Run(c.name, func(t *testing.T) {
+				r := r.in(t)
+				for _, mac := range []string{routerMAC, strangerMAC} {
+					frame := of(mac, c.packet).Frame()
+					reasons := r.reasonsOf(func() { wantUntouched(t, xdpPass, r.xdp(false, frame), frame) })
+					if len(reasons) > 0 {
+						t.Errorf("XDP counted %v", reasons)
+					}
+					wantAstray(t, r, frame)
+				}
+				if diff := cmp.Diff(before, r.states()); diff != "" {
+					t.Errorf("the connections changed (-before +after):\n%s", diff)
+				}
+				if got := r.sure(!one, of(serverMAC, c.packet).Frame()); got.verdict != xdpRedirect {
+					t.Errorf("the server's: action %d, want redirect", got.verdict)
+				}
+				before = r.states()
+			})
+		}
+	})
 }
 
 // A later fragment is its server's as the first one is.
 func TestForgedFragment(t *testing.T) {
-	for _, one := range []bool{false, true} {
-		for _, f := range families {
-			t.Run(fmt.Sprintf("%s, one device %t", f.name, one), func(t *testing.T) {
-				r := newRig(t, small)
-				if one {
-					r.onOneDevice()
-				}
-				server, client, vip := at(f.server(0), 8080), at(f.client, 2000), at(f.vip(vipMasq), 80)
-				r.opened(f, server, client, vip)
-				p := testenv.UDP(server, client, strings.Repeat("answer", 40)).ID(77)
-				pieces, forged := of(serverMAC, p).Fragments(128), of(routerMAC, p).Fragments(128)
-				wantAstray(t, r, forged[0])
-				wantReply(t, r.fromServerFrame(pieces[0]), vip)
-				wantAstray(t, r, forged[1])
-				wantReply(t, r.fromServerFrame(pieces[1]), vip)
-			})
-		}
-	}
+	onSides(t, false, func(t *testing.T, r *rig, f family, one bool) {
+		server, client, vip := at(f.server(0), 8080), at(f.client, 2000), at(f.vip(vipMasq), 80)
+		r.opened(f, server, client, vip)
+		p := testenv.UDP(server, client, strings.Repeat("answer", 40)).ID(77)
+		pieces, forged := of(serverMAC, p).Fragments(128), of(routerMAC, p).Fragments(128)
+		wantAstray(t, r, forged[0])
+		wantReply(t, r.fromServerFrame(pieces[0]), vip)
+		wantAstray(t, r, forged[1])
+		wantReply(t, r.fromServerFrame(pieces[1]), vip)
+	})
 }
 
 // On a device of both, replies are on the fast path once their sender was found right, until
@@ -262,15 +259,17 @@ func TestRepliesOnOneDevice(t *testing.T) {
 // A sender that was found right is not for long, also if no other one comes.
 func TestSenderIsForgotten(t *testing.T) {
 	for _, f := range families {
-		r := newRig(t, small).onOneDevice()
-		server, client, vip := at(f.server(0), 8080), at(f.client, 2000), at(f.vip(vipMasq), 80)
-		r.opened(f, server, client, vip)
-		reply := of(serverMAC, testenv.UDP(server, client, "answer")).Frame()
-		wantReply(t, r.fromServerFrame(reply), vip)
-		r.must(r.ns.AddNeighbours(clientDev, strangerMAC, f.serverAddr(0)))
-		time.Sleep(routeLifetime)
-		r.atLast(time.Minute, f.name+": the former address is refused", func() bool { return r.fromServerFrame(reply).verdict == drop })
-		wantAstray(t, r, reply)
+		t.Run(f.name, func(t *testing.T) {
+			r := newRig(t, small).onOneDevice()
+			server, client, vip := at(f.server(0), 8080), at(f.client, 2000), at(f.vip(vipMasq), 80)
+			r.opened(f, server, client, vip)
+			reply := of(serverMAC, testenv.UDP(server, client, "answer")).Frame()
+			wantReply(t, r.fromServerFrame(reply), vip)
+			r.must(r.ns.AddNeighbours(clientDev, strangerMAC, f.serverAddr(0)))
+			time.Sleep(routeLifetime)
+			r.atLast(time.Minute, "the former address is refused", func() bool { return r.fromServerFrame(reply).verdict == drop })
+			wantAstray(t, r, reply)
+		})
 	}
 }
 
@@ -285,31 +284,33 @@ func routeTo(addr string, route host.Route) host.Route {
 // route is.
 func TestRepliesByTheRouteBack(t *testing.T) {
 	for _, f := range families {
-		r := newRig(t, small)
-		vip := func(n int) string { return at(f.vip(n), 80) }
-		beside, behind := at(f.server(5), 8080), at(f.nowhere, 8080)
-		for n, server := range map[int]string{1: beside, 2: behind} {
-			s := netip.MustParseAddrPort(server)
-			r.serve(tcpService(vip(n), "rr"), model.Server{Addr: s.Addr(), Port: s.Port(), Weight: 1})
-		}
-		// The one beside the clients is the other's router.
-		r.must(r.ns.AddRoutes(routeTo(f.server(5), host.Route{Dev: clientDev}), routeTo(f.nowhere, host.Route{Via: f.serverAddr(5)})),
-			r.ns.AddNeighbours(clientDev, strangerMAC, f.serverAddr(5)))
-		for n, server := range map[int]string{1: beside, 2: behind} {
-			t.Run(fmt.Sprintf("%s, %s", f.name, server), func(t *testing.T) {
-				r := r.in(t)
-				client := at(f.client, 2000+n)
-				r.fromClient(testenv.TCP(client, vip(n), "S"))
-				p := testenv.TCP(server, client, "SA")
-				wantReply(t, r.send(r.progs.LbClient, skBuff{}, of(strangerMAC, p).Frame()), vip(n))
-				wantAstray(t, r, of(routerMAC, p.Flags("R")).Frame())
-				wantAstray(t, r, of(serverMAC, p.Flags("R")).Frame())
-				wantReply(t, r.fromServer(p.Flags("PA")), vip(n)) // another way back
-				r.turn("reply_filter=1")
-				wantReply(t, r.send(r.progs.LbClient, skBuff{}, of(routerMAC, p.Flags("PA")).Frame()), vip(n))
-				r.turn("reply_filter=2")
-			})
-		}
+		t.Run(f.name, func(t *testing.T) {
+			r := newRig(t, small)
+			vip := func(n int) string { return at(f.vip(n), 80) }
+			beside, behind := at(f.server(5), 8080), at(f.nowhere, 8080)
+			for n, server := range map[int]string{1: beside, 2: behind} {
+				s := netip.MustParseAddrPort(server)
+				r.serve(tcpService(vip(n), "rr"), model.Server{Addr: s.Addr(), Port: s.Port(), Weight: 1})
+			}
+			// The one beside the clients is the other's router.
+			r.must(r.ns.AddRoutes(routeTo(f.server(5), host.Route{Dev: clientDev}), routeTo(f.nowhere, host.Route{Via: f.serverAddr(5)})),
+				r.ns.AddNeighbours(clientDev, strangerMAC, f.serverAddr(5)))
+			for n, server := range map[int]string{1: beside, 2: behind} {
+				t.Run(server, func(t *testing.T) {
+					r := r.in(t)
+					client := at(f.client, 2000+n)
+					r.fromClient(testenv.TCP(client, vip(n), "S"))
+					p := testenv.TCP(server, client, "SA")
+					wantReply(t, r.send(r.progs.LbClient, skBuff{}, of(strangerMAC, p).Frame()), vip(n))
+					wantAstray(t, r, of(routerMAC, p.Flags("R")).Frame())
+					wantAstray(t, r, of(serverMAC, p.Flags("R")).Frame())
+					wantReply(t, r.fromServer(p.Flags("PA")), vip(n)) // another way back
+					r.turn("reply_filter=1")
+					wantReply(t, r.send(r.progs.LbClient, skBuff{}, of(routerMAC, p.Flags("PA")).Frame()), vip(n))
+					r.turn("reply_filter=2")
+				})
+			}
+		})
 	}
 }
 
@@ -358,84 +359,84 @@ func TestReplyFilter(t *testing.T) {
 		{0, false, [2]verdict{redirect, redirect}}, {1, false, [2]verdict{drop, drop}}, {2, false, [2]verdict{drop, drop}},
 		{0, true, [2]verdict{redirect, redirect}}, {1, true, [2]verdict{redirect, redirect}}, {2, true, [2]verdict{drop, redirect}},
 	} {
-		r := newRig(t, small)
-		if c.one {
-			r.onOneDevice()
-		}
-		r.addService(tcpService(vip, "rr"), 1)
-		r.establish(client1, vip)
-		r.turn(fmt.Sprintf("reply_filter=%d", c.filter))
-		for i, mac := range []string{routerMAC, serverMAC} {
-			for range 2 { // by the whole path, and by the fast one
-				p := of(mac, testenv.TCP(server0, client1, "PA"))
-				if got := r.send(r.progs.LbClient, skBuff{}, p.Frame()); got.verdict != c.verdicts[i] {
-					t.Errorf("reply_filter=%d, one device %t, of %s: %s, want %s", c.filter, c.one, mac, got.verdict, c.verdicts[i])
+		t.Run(fmt.Sprintf("reply_filter=%d, one device %t", c.filter, c.one), func(t *testing.T) {
+			r := newRig(t, small)
+			if c.one {
+				r.onOneDevice()
+			}
+			r.addService(tcpService(vip, "rr"), 1)
+			r.establish(client1, vip)
+			r.turn(fmt.Sprintf("reply_filter=%d", c.filter))
+			for i, mac := range []string{routerMAC, serverMAC} {
+				for range 2 { // by the whole path, and by the fast one
+					p := of(mac, testenv.TCP(server0, client1, "PA"))
+					if got := r.send(r.progs.LbClient, skBuff{}, p.Frame()); got.verdict != c.verdicts[i] {
+						t.Errorf("of %s: %s, want %s", mac, got.verdict, c.verdicts[i])
+					}
 				}
 			}
-		}
+		})
 	}
 }
 
 // A server of SIP sends first from its own side alone.
 func TestForgedCallOfAServer(t *testing.T) {
 	for _, one := range []bool{false, true} {
-		r := newRig(t, small)
-		if one {
-			r.onOneDevice()
-		}
-		r.addService(sipService(), 1)
-		p := testenv.UDP(server0, "10.10.0.9:5060", invite("x@h"))
-		for _, mac := range []string{routerMAC, strangerMAC} {
-			wantAstray(t, r, of(mac, p).Frame())
-		}
-		if n := r.entries(r.maps.Conns4); n != 0 {
-			t.Errorf("one device %t: %d entries, want none", one, n)
-		}
-		wantReply(t, r.fromServer(p), sipVIP)
+		t.Run(fmt.Sprintf("one device %t", one), func(t *testing.T) {
+			r := newRig(t, small)
+			if one {
+				r.onOneDevice()
+			}
+			r.addService(sipService(), 1)
+			p := testenv.UDP(server0, "10.10.0.9:5060", invite("x@h"))
+			for _, mac := range []string{routerMAC, strangerMAC} {
+				wantAstray(t, r, of(mac, p).Frame())
+			}
+			if n := r.entries(r.maps.Conns4); n != 0 {
+				t.Errorf("%d entries, want none", n)
+			}
+			wantReply(t, r.fromServer(p), sipVIP)
+		})
 	}
 }
 
 // Replies of a server that is the director leave; what comes in with its address is not of it.
 func TestForgedLocalReplies(t *testing.T) {
-	for _, one := range []bool{false, true} {
-		for _, f := range families {
-			r := newRig(t, small)
-			if one {
-				r.onOneDevice()
-			}
-			client, vip, server := at(f.client, 2000), at(f.vip(vipMasq), 80), at(f.own().String(), 8080)
-			r.serve(tcpService(vip, "rr"), model.Server{Addr: f.own(), Port: 8080, Weight: 1})
-			r.fromClient(testenv.TCP(client, vip, "S"))
-			p := testenv.TCP(server, client, "SA")
-			for _, mac := range []string{routerMAC, strangerMAC, serverMAC} {
-				wantAstray(t, r, of(mac, p.Flags("R")).Frame())
-			}
-			goesOn("", p.From(vip)).judge(t, nil, r.send(r.progs.LbLocal, skBuff{}, p.Frame()))
-			if got := r.connection(client).State; got != "SYN_RECV" {
-				t.Errorf("%s, one device %t: %s", f.name, one, got)
-			}
+	onSides(t, newRig2, func(t *testing.T, r *rig, f family, one bool) {
+		client, vip, server := at(f.client, 2000), at(f.vip(vipMasq), 80), at(f.own().String(), 8080)
+		r.serve(tcpService(vip, "rr"), model.Server{Addr: f.own(), Port: 8080, Weight: 1})
+		r.fromClient(testenv.TCP(client, vip, "S"))
+		p := testenv.TCP(server, client, "SA")
+		for _, mac := range []string{routerMAC, strangerMAC, serverMAC} {
+			wantAstray(t, r, of(mac, p.Flags("R")).Frame())
 		}
-	}
+		goesOn("", p.From(vip)).judge(t, nil, r.send(r.progs.LbLocal, skBuff{}, p.Frame()))
+		if got := r.connection(client).State; got != "SYN_RECV" {
+			t.Error(got)
+		}
+	})
 }
 
 // Hairpins on a device of both: the server's own replies count.
 func TestForgedHairpinReplies(t *testing.T) {
 	for _, f := range families {
-		r := newRig(t, small).onOneDevice()
-		r.serve(tcpService(at(f.vip(vipMasq), 80), "rr"), f.real(0, 8080))
-		r.turn("hairpin=1")
-		client, vip := at(f.server(20), 40000), at(f.vip(vipMasq), 80)
-		director, _, err := testenv.Ends(r.fromServer(testenv.TCP(client, vip, "S")).frame)
-		r.must(err)
-		if director.Addr() != f.own() {
-			t.Fatalf("%s: the server sees %s, want the director", f.name, director)
-		}
-		p := testenv.TCP(at(f.server(0), 8080), director.String(), "SA")
-		wantAstray(t, r, of(routerMAC, p.Flags("R")).Frame())
-		wantReply(t, r.fromServer(p), vip)
-		if got := r.connection(client).State; got != "SYN_RECV" {
-			t.Errorf("%s: %s", f.name, got)
-		}
+		t.Run(f.name, func(t *testing.T) {
+			r := newRig(t, small).onOneDevice()
+			r.serve(tcpService(at(f.vip(vipMasq), 80), "rr"), f.real(0, 8080))
+			r.turn("hairpin=1")
+			client, vip := at(f.server(20), 40000), at(f.vip(vipMasq), 80)
+			director, _, err := testenv.Ends(r.fromServer(testenv.TCP(client, vip, "S")).frame)
+			r.must(err)
+			if director.Addr() != f.own() {
+				t.Fatalf("the server sees %s, want the director", director)
+			}
+			p := testenv.TCP(at(f.server(0), 8080), director.String(), "SA")
+			wantAstray(t, r, of(routerMAC, p.Flags("R")).Frame())
+			wantReply(t, r.fromServer(p), vip)
+			if got := r.connection(client).State; got != "SYN_RECV" {
+				t.Error(got)
+			}
+		})
 	}
 }
 
@@ -465,21 +466,23 @@ func TestRepliesHandedOver(t *testing.T) {
 // An error about a tunnel comes from the side that the tunnel leads to.
 func TestForgedTunnelErrors(t *testing.T) {
 	for _, f := range families {
-		r := newRig(t, small)
-		vip := at(f.vip(vipTunnel), 80)
-		r.serve(tcpService(vip, "rr"), f.tunnelled()[0])
-		p := testenv.TCP(at(f.client, 2000), vip, "PA").Payload(strings.Repeat("x", 1350))
-		r.fromClient(p.Flags("S").Payload(""))
-		outer := r.fromClient(p.DontFragment()).frame
-		kind, code := uint8(3), uint8(4)
-		if f.number == model.IPv6 {
-			kind, code = 2, 0
-		}
-		in := testenv.ICMP(f.server(7), f.own().String(), kind, code).Rest(1380).Quoting(outer, 1000)
-		r.forgetAllowances()
-		wantAstray(t, r, of(routerMAC, in).Frame())
-		if got := r.fromServer(in); got.verdict != redirect {
-			t.Errorf("%s: the server's: %s, want redirect", f.name, got.verdict)
-		}
+		t.Run(f.name, func(t *testing.T) {
+			r := newRig(t, small)
+			vip := at(f.vip(vipTunnel), 80)
+			r.serve(tcpService(vip, "rr"), f.tunnelled()[0])
+			p := testenv.TCP(at(f.client, 2000), vip, "PA").Payload(strings.Repeat("x", 1350))
+			r.fromClient(p.Flags("S").Payload(""))
+			outer := r.fromClient(p.DontFragment()).frame
+			kind, code := uint8(3), uint8(4)
+			if f.number == model.IPv6 {
+				kind, code = 2, 0
+			}
+			in := testenv.ICMP(f.server(7), f.own().String(), kind, code).Rest(1380).Quoting(outer, 1000)
+			r.forgetAllowances()
+			wantAstray(t, r, of(routerMAC, in).Frame())
+			if got := r.fromServer(in); got.verdict != redirect {
+				t.Errorf("the server's: %s, want redirect", got.verdict)
+			}
+		})
 	}
 }

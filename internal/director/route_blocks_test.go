@@ -305,50 +305,52 @@ func TestSharedRoutesOfSeveralNextHops(t *testing.T) {
 // by no others of the same block.
 func TestCachedRoutesObeyChanges(t *testing.T) {
 	for _, f := range families {
-		a := newReplying(t, f, 2)
-		one, other := f.manyClients(2)[0], f.manyClients(2)[1]
-		viaA, viaB := a.macs[a.routers[0].String()], a.macs[a.routers[1].String()]
-		a.asks(one, other)
-		a.ip("nexthop add id 1 via A dev EXT")
-		const moved = "02:00:00:00:99:01"
-		a.macs["moved"] = moved
-		replace := func(line string) string {
-			return strings.NewReplacer("ONE", hostRoute(one).String(), "ALL", f.clients, "ROUTER", f.router).Replace(line)
-		}
-		for _, c := range []struct{ name, do, undo, one, other string }{
-			{"one client's own route", "route add ONE via A", "route del ONE via A", viaA, routerMAC},
-			{"one client's own router is replaced", "route add ONE via A\nroute replace ONE via B", "route del ONE via B", viaB, routerMAC},
-			{"blackhole", "route add blackhole ONE", "route del blackhole ONE", "", routerMAC},
-			{"unreachable", "route add unreachable ONE", "route del unreachable ONE", "", routerMAC},
-			{"prohibit", "route add prohibit ONE", "route del prohibit ONE", "", routerMAC},
-			{"the director's own address", "address add ONE dev EXT nodad", "address del ONE dev EXT", "", routerMAC},
-			{"the route of all is replaced", "route replace ALL via A", "route replace ALL via ROUTER", viaA, viaA},
-			{"nexthop object", "route add ONE nhid 1\nnexthop replace id 1 via B dev EXT", "route del ONE\nnexthop replace id 1 via A dev EXT", viaB, routerMAC},
-			{"the router's hardware address", "neighbour replace ROUTER lladdr " + moved + " dev EXT nud permanent", "neighbour replace ROUTER lladdr " + routerMAC + " dev EXT nud permanent", moved, moved},
-		} {
-			t.Run(f.name+", "+c.name, func(t *testing.T) {
-				a := a.in(t)
-				want := func(when, one1, other1 string) {
-					t.Helper()
-					for range 3 {
-						if to := a.answered(one); to != one1 {
-							t.Errorf("%s, a reply to the one goes to %q, want %q", when, to, one1)
-						}
-						if to := a.answered(other); to != other1 {
-							t.Errorf("%s, a reply to the other goes to %q, want %q", when, to, other1)
+		t.Run(f.name, func(t *testing.T) {
+			a := newReplying(t, f, 2)
+			one, other := f.manyClients(2)[0], f.manyClients(2)[1]
+			viaA, viaB := a.macs[a.routers[0].String()], a.macs[a.routers[1].String()]
+			a.asks(one, other)
+			a.ip("nexthop add id 1 via A dev EXT")
+			const moved = "02:00:00:00:99:01"
+			a.macs["moved"] = moved
+			replace := func(line string) string {
+				return strings.NewReplacer("ONE", hostRoute(one).String(), "ALL", f.clients, "ROUTER", f.router).Replace(line)
+			}
+			for _, c := range []struct{ name, do, undo, one, other string }{
+				{"one client's own route", "route add ONE via A", "route del ONE via A", viaA, routerMAC},
+				{"one client's own router is replaced", "route add ONE via A\nroute replace ONE via B", "route del ONE via B", viaB, routerMAC},
+				{"blackhole", "route add blackhole ONE", "route del blackhole ONE", "", routerMAC},
+				{"unreachable", "route add unreachable ONE", "route del unreachable ONE", "", routerMAC},
+				{"prohibit", "route add prohibit ONE", "route del prohibit ONE", "", routerMAC},
+				{"the director's own address", "address add ONE dev EXT nodad", "address del ONE dev EXT", "", routerMAC},
+				{"the route of all is replaced", "route replace ALL via A", "route replace ALL via ROUTER", viaA, viaA},
+				{"nexthop object", "route add ONE nhid 1\nnexthop replace id 1 via B dev EXT", "route del ONE\nnexthop replace id 1 via A dev EXT", viaB, routerMAC},
+				{"the router's hardware address", "neighbour replace ROUTER lladdr " + moved + " dev EXT nud permanent", "neighbour replace ROUTER lladdr " + routerMAC + " dev EXT nud permanent", moved, moved},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					a := a.in(t)
+					want := func(when, one1, other1 string) {
+						t.Helper()
+						for range 3 {
+							if to := a.answered(one); to != one1 {
+								t.Errorf("%s, a reply to the one goes to %q, want %q", when, to, one1)
+							}
+							if to := a.answered(other); to != other1 {
+								t.Errorf("%s, a reply to the other goes to %q, want %q", when, to, other1)
+							}
 						}
 					}
-				}
-				time.Sleep(routeLifetime)
-				want("before", routerMAC, routerMAC)
-				a.ip(replace(c.do))
-				time.Sleep(routeLifetime)
-				want("after the change", c.one, c.other)
-				a.ip(replace(c.undo))
-				time.Sleep(routeLifetime)
-				want("after it was undone", routerMAC, routerMAC)
-			})
-		}
+					time.Sleep(routeLifetime)
+					want("before", routerMAC, routerMAC)
+					a.ip(replace(c.do))
+					time.Sleep(routeLifetime)
+					want("after the change", c.one, c.other)
+					a.ip(replace(c.undo))
+					time.Sleep(routeLifetime)
+					want("after it was undone", routerMAC, routerMAC)
+				})
+			}
+		})
 	}
 }
 

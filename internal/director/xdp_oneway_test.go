@@ -100,42 +100,44 @@ func wantWrapped(t *testing.T, got result, inner testenv.Packet, want testenv.Tu
 // leaves it as the classifiers do.
 func TestXDPFastPathOneWay(t *testing.T) {
 	for _, f := range families {
-		r := newXDPRig(t)
-		servers := r.oneWay(f)
-		r.ownsRepliesHere()
-		for i, s := range servers {
-			client, vip := at(f.client, 1000+i), at(f.vip(i), 80)
-			r.fromClient(testenv.TCP(client, vip, "S"))
-			r.fromClient(testenv.TCP(client, vip, "A"))
-			r.fromClient(testenv.UDP(client, vip, "first"))
-			for name, p := range map[string]testenv.Packet{
-				"TCP": testenv.TCP(client, vip, "PA").Payload("GET /"), "UDP": testenv.UDP(client, vip, "more").TOS(0x2b),
-			} {
-				t.Run(f.name+", "+f.wayTo(s)+", "+name, func(t *testing.T) {
-					r := r.in(t)
-					if s.TunnelFlags != 0 {
-						r.wantLeft(t, p)
-						return
-					}
-					before := r.totals()
-					var fast result
-					r.withoutXDPMore(func() { fast = r.sure(false, p.Frame()) })
-					byXDP := r.totals().Sub(before)
-					before = r.totals()
-					whole := r.send(r.progs.LbWhole, skBuff{}, p.Frame())
-					byTC := r.totals().Sub(before)
-					if fast.verdict != xdpRedirect || whole.verdict != redirect {
-						t.Fatalf("action %d, verdict %s, want redirects", fast.verdict, whole.verdict)
-					}
-					if a, b := withoutID(fast).frame, withoutID(whole).frame; !bytes.Equal(a, b) {
-						t.Errorf("XDP sends\n%x, the classifiers\n%x", a, b)
-					}
-					if byXDP != byTC || byXDP.InPkts == 0 {
-						t.Errorf("XDP counts %+v, the classifiers %+v", byXDP, byTC)
-					}
-				})
+		t.Run(f.name, func(t *testing.T) {
+			r := newXDPRig(t)
+			servers := r.oneWay(f)
+			r.ownsRepliesHere()
+			for i, s := range servers {
+				client, vip := at(f.client, 1000+i), at(f.vip(i), 80)
+				r.fromClient(testenv.TCP(client, vip, "S"))
+				r.fromClient(testenv.TCP(client, vip, "A"))
+				r.fromClient(testenv.UDP(client, vip, "first"))
+				for name, p := range map[string]testenv.Packet{
+					"TCP": testenv.TCP(client, vip, "PA").Payload("GET /"), "UDP": testenv.UDP(client, vip, "more").TOS(0x2b),
+				} {
+					t.Run(f.wayTo(s)+", "+name, func(t *testing.T) {
+						r := r.in(t)
+						if s.TunnelFlags != 0 {
+							r.wantLeft(t, p)
+							return
+						}
+						before := r.totals()
+						var fast result
+						r.withoutXDPMore(func() { fast = r.sure(false, p.Frame()) })
+						byXDP := r.totals().Sub(before)
+						before = r.totals()
+						whole := r.send(r.progs.LbWhole, skBuff{}, p.Frame())
+						byTC := r.totals().Sub(before)
+						if fast.verdict != xdpRedirect || whole.verdict != redirect {
+							t.Fatalf("action %d, verdict %s, want redirects", fast.verdict, whole.verdict)
+						}
+						if a, b := withoutID(fast).frame, withoutID(whole).frame; !bytes.Equal(a, b) {
+							t.Errorf("XDP sends\n%x, the classifiers\n%x", a, b)
+						}
+						if byXDP != byTC || byXDP.InPkts == 0 {
+							t.Errorf("XDP counts %+v, the classifiers %+v", byXDP, byTC)
+						}
+					})
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -143,40 +145,42 @@ func TestXDPFastPathOneWay(t *testing.T) {
 // classifiers.
 func TestXDPCountsOneWayAlike(t *testing.T) {
 	for _, f := range families {
-		r := newXDPRig(t)
-		r.timeouts(time.Hour, everyState()...) // no connection expires between two counts
-		servers := r.oneWay(f)
-		r.ownsRepliesHere()
-		for i, s := range servers {
-			key := tcpService(at(f.vip(i), 80), "rr").Key
-			for j, flags := range []string{"S", "S A", "S A PA A", "S A FA", "S A FA A", "S A R", "S F", "S S"} {
-				t.Run(f.name+", "+f.wayTo(s)+", "+flags, func(t *testing.T) {
-					r := r.in(t)
-					var grown [2]model.Stats
-					var active, inactive [2]uint32
-					var state [2]string
-					for way := range 2 {
-						client := at(f.client, 5000+100*i+2*j+way)
-						before := r.status(key)
-						for step := range strings.FieldsSeq(flags) {
-							p := testenv.TCP(client, at(f.vip(i), 80), step)
-							if way == 0 {
-								r.sureThrough(false, p)
-							} else {
-								r.put(byClient(p), 0)
+		t.Run(f.name, func(t *testing.T) {
+			r := newXDPRig(t)
+			r.timeouts(time.Hour, everyState()...) // no connection expires between two counts
+			servers := r.oneWay(f)
+			r.ownsRepliesHere()
+			for i, s := range servers {
+				key := tcpService(at(f.vip(i), 80), "rr").Key
+				for j, flags := range []string{"S", "S A", "S A PA A", "S A FA", "S A FA A", "S A R", "S F", "S S"} {
+					t.Run(f.wayTo(s)+", "+flags, func(t *testing.T) {
+						r := r.in(t)
+						var grown [2]model.Stats
+						var active, inactive [2]uint32
+						var state [2]string
+						for way := range 2 {
+							client := at(f.client, 5000+100*i+2*j+way)
+							before := r.status(key)
+							for step := range strings.FieldsSeq(flags) {
+								p := testenv.TCP(client, at(f.vip(i), 80), step)
+								if way == 0 {
+									r.sureThrough(false, p)
+								} else {
+									r.put(byClient(p), 0)
+								}
 							}
+							after := r.status(key)
+							grown[way] = after.Stats.Sub(before.Stats)
+							active[way], inactive[way] = after.Servers[0].Active-before.Servers[0].Active, after.Servers[0].Inactive-before.Servers[0].Inactive
+							state[way] = r.connection(client).State
 						}
-						after := r.status(key)
-						grown[way] = after.Stats.Sub(before.Stats)
-						active[way], inactive[way] = after.Servers[0].Active-before.Servers[0].Active, after.Servers[0].Inactive-before.Servers[0].Inactive
-						state[way] = r.connection(client).State
-					}
-					if grown[0] != grown[1] || active[0] != active[1] || inactive[0] != inactive[1] || state[0] != state[1] {
-						t.Errorf("with XDP %+v, %d active, %d inactive, %s; without %+v, %d, %d, %s",
-							grown[0], active[0], inactive[0], state[0], grown[1], active[1], inactive[1], state[1])
-					}
-				})
+						if grown[0] != grown[1] || active[0] != active[1] || inactive[0] != inactive[1] || state[0] != state[1] {
+							t.Errorf("with XDP %+v, %d active, %d inactive, %s; without %+v, %d, %d, %s",
+								grown[0], active[0], inactive[0], state[0], grown[1], active[1], inactive[1], state[1])
+						}
+					})
+				}
 			}
-		}
+		})
 	}
 }
