@@ -43,14 +43,7 @@ struct scene {
 	__u8 order[SCENE_SERVERS];
 	/* kernel: packets so far. */
 	__u32 turn;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct scene);
-} scenes SEC(".maps");
+} current_scene;
 
 /* user: the program that is measured. */
 struct {
@@ -85,10 +78,10 @@ static __always_inline void write_flow(const struct scene *s, __u32 n, __be32 *s
 static __always_inline int next_packet(void *data, void *end)
 {
 	struct ethhdr *eth = data;
-	__u32 zero = 0, n;
-	struct scene *s = bpf_map_lookup_elem(&scenes, &zero);
+	struct scene *s = &current_scene;
+	__u32 n;
 
-	if (!s || data + SCENE_BYTES > end)
+	if (data + SCENE_BYTES > end)
 		return -1;
 	__builtin_memcpy(data, s->frame, SCENE_BYTES);
 	n = s->turn++ & (s->flows - 1);

@@ -30,14 +30,7 @@ struct order {
 	__u32 flows;       /* that take turns */
 	__u32 next;        /* kernel: the flow whose turn it is */
 	__u32 left;        /* kernel: packets; a run that a signal cut short begins anew */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct order);
-} orders SEC(".maps");
+} current_order;
 
 /* The sum of an address in a checksum. */
 static __always_inline __u32 words(__be32 address)
@@ -105,10 +98,10 @@ SEC("xdp")
 int flood(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u32 zero = 0, flow, bytes;
-	struct order *o = bpf_map_lookup_elem(&orders, &zero);
+	struct order *o = &current_order;
+	__u32 flow, bytes;
 
-	if (!o || data + FLOOD_BYTES > end)
+	if (data + FLOOD_BYTES > end)
 		return XDP_ABORTED;
 	if (!o->left || ctx->ingress_ifindex == o->device)
 		return XDP_DROP; /* all are sent, or it came in by the device */

@@ -39,14 +39,7 @@ struct {
 /* kernel: the first frames, to be looked at. */
 struct sample {
 	__u8 frame[SAMPLE_BYTES];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SAMPLES);
-	__type(key, __u32);
-	__type(value, struct sample);
-} samples SEC(".maps");
+} samples[SAMPLES];
 
 static __u32 taken; /* kernel: samples, by all CPUs */
 
@@ -55,7 +48,6 @@ static __always_inline void count(void *data, void *end)
 {
 	struct ethhdr *eth = data;
 	struct iphdr *ip = (void *)(eth + 1);
-	struct sample *s;
 	__u32 zero = 0, key;
 	struct tally *t = bpf_map_lookup_elem(&total, &zero);
 	__u64 *packets;
@@ -65,9 +57,8 @@ static __always_inline void count(void *data, void *end)
 	/* No CPU need look at what all have taken after so many of its own. */
 	if (t->packets++ < SAMPLES && data + SAMPLE_BYTES <= end) {
 		key = __sync_fetch_and_add(&taken, 1);
-		s = bpf_map_lookup_elem(&samples, &key);
-		if (s)
-			__builtin_memcpy(s->frame, data, SAMPLE_BYTES);
+		if (key < SAMPLES)
+			__builtin_memcpy(samples[key].frame, data, SAMPLE_BYTES);
 	}
 	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP)) {
 		t->strange++;

@@ -33,11 +33,11 @@ type benchScene struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	benchMapScenes       = "scenes"
 	benchMapTargets      = "targets"
 	benchMapXdpTargets   = "xdp_targets"
 	benchProgBenchFrame  = "bench_frame"
 	benchProgBenchPacket = "bench_packet"
+	benchVarCurrentScene = "current_scene"
 )
 
 // loadBench returns the embedded CollectionSpec for bench.
@@ -90,7 +90,6 @@ type benchProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type benchMapSpecs struct {
-	Scenes     *ebpf.MapSpec `ebpf:"scenes"`
 	Targets    *ebpf.MapSpec `ebpf:"targets"`
 	XdpTargets *ebpf.MapSpec `ebpf:"xdp_targets"`
 }
@@ -99,6 +98,7 @@ type benchMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type benchVariableSpecs struct {
+	CurrentScene *ebpf.VariableSpec `ebpf:"current_scene"`
 }
 
 // benchObjects contains all objects after they have been loaded into the kernel.
@@ -121,14 +121,12 @@ func (o *benchObjects) Close() error {
 //
 // It can be passed to loadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type benchMaps struct {
-	Scenes     *ebpf.Map `ebpf:"scenes"`
 	Targets    *ebpf.Map `ebpf:"targets"`
 	XdpTargets *ebpf.Map `ebpf:"xdp_targets"`
 }
 
 func (m *benchMaps) Close() error {
 	return _BenchClose(
-		m.Scenes,
 		m.Targets,
 		m.XdpTargets,
 	)
@@ -138,6 +136,7 @@ func (m *benchMaps) Close() error {
 //
 // It can be passed to loadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type benchVariables struct {
+	CurrentScene *ebpf.Variable `ebpf:"current_scene"`
 }
 
 // benchPrograms contains all programs after they have been loaded into the kernel.

@@ -132,7 +132,7 @@ func (l *PacketLoop) Send(s Scene) error {
 	copy(in.Frame[:], s.Frame)
 	copy(in.Order[:], s.Order)
 	l.scene = in
-	return l.objs.Scenes.Put(uint32(0), in)
+	return l.objs.CurrentScene.Set(in)
 }
 
 func powersOfTwo(list ...uint32) bool {

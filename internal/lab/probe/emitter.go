@@ -99,7 +99,7 @@ func (e *Emitter) Send(ctx context.Context, flows, at, n int) error {
 
 func (e *Emitter) run(flows, at, n int) error {
 	e.order.Flows, e.order.Next, e.order.Left = uint32(flows), uint32(at), uint32(n)
-	if err := e.objs.Orders.Put(uint32(0), e.order); err != nil {
+	if err := e.objs.CurrentOrder.Set(e.order); err != nil {
 		return err
 	}
 	_, err := e.objs.Flood.Run(&ebpf.RunOptions{

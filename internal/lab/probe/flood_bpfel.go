@@ -30,8 +30,8 @@ type floodOrder struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	floodMapOrders = "orders"
-	floodProgFlood = "flood"
+	floodProgFlood       = "flood"
+	floodVarCurrentOrder = "current_order"
 )
 
 // loadFlood returns the embedded CollectionSpec for flood.
@@ -83,13 +83,13 @@ type floodProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodMapSpecs struct {
-	Orders *ebpf.MapSpec `ebpf:"orders"`
 }
 
 // floodVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodVariableSpecs struct {
+	CurrentOrder *ebpf.VariableSpec `ebpf:"current_order"`
 }
 
 // floodObjects contains all objects after they have been loaded into the kernel.
@@ -112,19 +112,17 @@ func (o *floodObjects) Close() error {
 //
 // It can be passed to loadFloodObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodMaps struct {
-	Orders *ebpf.Map `ebpf:"orders"`
 }
 
 func (m *floodMaps) Close() error {
-	return _FloodClose(
-		m.Orders,
-	)
+	return _FloodClose()
 }
 
 // floodVariables contains all global variables after they have been loaded into the kernel.
 //
 // It can be passed to loadFloodObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodVariables struct {
+	CurrentOrder *ebpf.Variable `ebpf:"current_order"`
 }
 
 // floodPrograms contains all programs after they have been loaded into the kernel.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -122,11 +123,11 @@ func (s *Sink) Frames() (frames [][]byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range uint32(min(n, uint64(s.objs.Samples.MaxEntries()))) {
-		var f sinkSample
-		if err := s.objs.Samples.Lookup(i, &f); err != nil {
-			return nil, fmt.Errorf("look at a frame: %w", err)
-		}
+	all := make([]sinkSample, s.objs.Samples.Size()/uint32(unsafe.Sizeof(sinkSample{})))
+	if err := s.objs.Samples.Get(all); err != nil {
+		return nil, fmt.Errorf("look at the frames: %w", err)
+	}
+	for _, f := range all[:min(n, uint64(len(all)))] {
 		frames = append(frames, f.Frame[:])
 	}
 	return frames, nil

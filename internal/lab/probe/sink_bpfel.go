@@ -29,10 +29,10 @@ type sinkTally struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	sinkMapArrived  = "arrived"
-	sinkMapSamples  = "samples"
 	sinkMapTotal    = "total"
 	sinkProgSinkTc  = "sink_tc"
 	sinkProgSinkXdp = "sink_xdp"
+	sinkVarSamples  = "samples"
 )
 
 // loadSink returns the embedded CollectionSpec for sink.
@@ -86,7 +86,6 @@ type sinkProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type sinkMapSpecs struct {
 	Arrived *ebpf.MapSpec `ebpf:"arrived"`
-	Samples *ebpf.MapSpec `ebpf:"samples"`
 	Total   *ebpf.MapSpec `ebpf:"total"`
 }
 
@@ -94,6 +93,7 @@ type sinkMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sinkVariableSpecs struct {
+	Samples *ebpf.VariableSpec `ebpf:"samples"`
 }
 
 // sinkObjects contains all objects after they have been loaded into the kernel.
@@ -117,14 +117,12 @@ func (o *sinkObjects) Close() error {
 // It can be passed to loadSinkObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sinkMaps struct {
 	Arrived *ebpf.Map `ebpf:"arrived"`
-	Samples *ebpf.Map `ebpf:"samples"`
 	Total   *ebpf.Map `ebpf:"total"`
 }
 
 func (m *sinkMaps) Close() error {
 	return _SinkClose(
 		m.Arrived,
-		m.Samples,
 		m.Total,
 	)
 }
@@ -133,6 +131,7 @@ func (m *sinkMaps) Close() error {
 //
 // It can be passed to loadSinkObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sinkVariables struct {
+	Samples *ebpf.Variable `ebpf:"samples"`
 }
 
 // sinkPrograms contains all programs after they have been loaded into the kernel.
