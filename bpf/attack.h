@@ -36,13 +36,6 @@
 
 #define HANDSHAKE_CPUS 1024
 
-static __always_inline struct attack *get_attack(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&attacks, &zero);
-}
-
 static __always_inline struct handshake_counts *get_handshakes(void)
 {
 	__u32 zero = 0;
@@ -140,26 +133,21 @@ static __always_inline int attack_crowded(const struct attack *a, const struct c
 /* Whether clients are challenged. */
 static __always_inline int challenging(const struct settings *set)
 {
-	struct attack *a;
-
 	if (set->syn_defence != DEFENCE_AUTOMATIC)
 		return set->syn_defence == DEFENCE_ALWAYS;
-	a = get_attack();
-	return a && a->since;
+	return !!state.attack.since;
 }
 
 /* At each tick. */
 __noinline int attack_judge(__u64 now)
 {
 	struct settings *set = get_settings();
-	struct attack *a = get_attack();
+	struct attack *a = &state.attack;
 	struct handshake_counts sum = {};
 
-	if (!set || !a)
-		return 0;
 	bpf_loop(HANDSHAKE_CPUS, handshakes_add, &sum, 0);
 	attack_follow(a, &sum);
-	crowds_count(a, set);
+	crowds_count(set);
 	if (attack_suspect(a, set->half_open_limit) ||
 	    (set->half_open_limit && (attack_crowded(a, &a->crowds[0], set->room[0]) ||
 				      attack_crowded(a, &a->crowds[1], set->room[1])))) {

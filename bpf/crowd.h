@@ -17,14 +17,9 @@
 
 #define CROWD_SHARE 4096
 
-struct crowd_turn {
-	struct attack *attack;
-	__u32 from;
-};
-
-static long crowd_count(__u32 i, struct crowd_turn *turn)
+static long crowd_count(__u32 i, const __u32 *from)
 {
-	__u32 id = turn->from + i, unproven, service;
+	__u32 id = *from + i, unproven, service;
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct crowding *all;
@@ -35,15 +30,15 @@ static long crowd_count(__u32 i, struct crowd_turn *turn)
 	unproven = l->overloaded / LOAD_UNPROVEN;
 	if (!unproven)
 		return 0;
-	all = &turn->attack->counting[s->owner.family == AF_INET6];
+	all = &state.attack.counting[s->owner.family == AF_INET6];
 	if (s->owner.protocol == IPPROTO_TCP || s->owner.fwmark)
 		all->tcp += unproven;
 	service = s->service;
 	c = bpf_map_lookup_elem(&crowds, &service);
 	if (!c || s->owner.protocol == IPPROTO_TCP || !(s->flags & SERVER_AVAILABLE))
 		return 0;
-	if (c->round != turn->attack->round) {
-		c->round = turn->attack->round;
+	if (c->round != state.attack.round) {
+		c->round = state.attack.round;
 		c->unproven = 0;
 	}
 	c->unproven += unproven;
@@ -55,12 +50,12 @@ static long crowd_count(__u32 i, struct crowd_turn *turn)
 }
 
 /* At each tick. */
-static __noinline void crowds_count(struct attack *a, const struct settings *set)
+static __noinline void crowds_count(const struct settings *set)
 {
-	struct crowd_turn turn = { .attack = a, .from = a->server };
-	__u32 left = set->servers > turn.from ? set->servers - turn.from : 0;
+	struct attack *a = &state.attack;
+	__u32 from = a->server, left = set->servers > from ? set->servers - from : 0;
 
-	bpf_loop(left < CROWD_SHARE ? left : CROWD_SHARE, crowd_count, &turn, 0);
+	bpf_loop(left < CROWD_SHARE ? left : CROWD_SHARE, crowd_count, &from, 0);
 	a->server += CROWD_SHARE;
 	if (left > CROWD_SHARE)
 		return;

@@ -16,29 +16,18 @@
 /* For how long a packet that found no room keeps automatic defences at work. */
 #define DEFENCE_LINGER (2 * NSEC_PER_SEC)
 
-static __always_inline struct defence *get_defence(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&defences, &zero);
-}
-
 /* Whether the automatic defences work now. */
 static __noinline int defence_alarmed(void)
 {
-	struct defence *d = get_defence();
-
-	return d && d->until > now_coarse_ns();
+	return state.defence.until > now_coarse_ns();
 }
 
 /* There is no room for a connection. */
 static __noinline void defence_alarm(void)
 {
-	struct defence *d = get_defence();
+	struct defence *d = &state.defence;
 	__u64 now = now_coarse_ns();
 
-	if (!d)
-		return;
 	if (d->until < now)
 		d->full_since = now;
 	d->until = now + DEFENCE_LINGER;
@@ -53,10 +42,10 @@ static __always_inline int defence_works(__u32 mode)
  * in `rate`, the first at once (ip_vs_todrop). A question takes no turn. */
 __noinline int drop_turn(__u32 rate, __u32 peek)
 {
-	struct defence *d = get_defence();
+	struct defence *d = &state.defence;
 	__s32 left;
 
-	if (!d || !rate)
+	if (!rate)
 		return 0;
 	if (peek)
 		return d->packets <= 1;

@@ -40,7 +40,7 @@ struct displacing {
 	__u8 own;     /* the packet is for that one */
 	__u8 calls;   /* what is short are numbers of calls */
 	__u8 family;
-	__u8 used;		/* free lists of which entries were taken */
+	__u8 used;              /* free lists of which entries were taken */
 	__u8 lists[FREE_LISTS]; /* which these are: few where few CPUs open connections */
 };
 
@@ -104,15 +104,14 @@ static long displace_look(__u32 i, struct displacing *d)
 static __noinline __u32 displace_find(const struct packet *p, __u8 calls)
 {
 	struct displacing d = { .rank = ~0U, .most = NO_SERVICE, .calls = calls };
-	struct attack *a = get_attack();
+	const struct crowding *crowds;
 	__u32 id = p->server;
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 
-	if (!a)
-		return 0;
 	d.family = p->flow.family;
-	if (a->crowds[d.family == AF_INET6].most)
-		d.most = a->crowds[d.family == AF_INET6].service;
+	crowds = &state.attack.crowds[d.family == AF_INET6];
+	if (crowds->most)
+		d.most = crowds->service;
 	d.own = s && s->service == d.most;
 	bpf_loop(FREE_LISTS, displace_list, &d, 0);
 	bpf_loop(TRIES(DISPLACE_TRIES), displace_look, &d, 0);

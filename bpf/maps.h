@@ -5,6 +5,11 @@
  *
  * "user" maps are written by commands under the director's lock, "kernel"
  * maps by the programs.
+ *
+ * Tables of one element are global variables, which programs read without a
+ * look-up. The kernel keeps the section of each as an array of one element, which
+ * is pinned under the variable's name. Values share a table if they have one
+ * writer and an upgrade treats them alike.
  */
 #ifndef IMBANG_MAPS_H
 #define IMBANG_MAPS_H
@@ -32,13 +37,14 @@
 #define MAX_CALLS (1 << 16)
 #define MAX_OUTBOUND (1 << 14)
 
-/* user: timeouts and switches. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct settings);
-} config SEC(".maps");
+#define GLOBAL(name) __hidden SEC(".data." #name)
+
+/* user. */
+struct config_table {
+	struct settings settings;     /* timeouts and switches */
+	struct secret secret;         /* of challenges: random, once */
+	struct quarantine quarantine; /* what may not be given to another yet */
+} config GLOBAL(config);
 
 /* user: the virtual services. */
 struct {
@@ -100,14 +106,6 @@ struct {
 	__type(value, struct tree_pair);
 } trees SEC(".maps");
 
-/* user: what may not be given to another yet. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct quarantine);
-} quarantines SEC(".maps");
-
 /* user: written for a barrier alone. An update of a map of maps returns when no
  * program runs any more that could have read the former value (kernel:
  * maybe_wait_bpf_programs). */
@@ -167,14 +165,6 @@ struct {
 	__type(key, struct endpoint);
 	__type(value, struct reply_owner);
 } reply_owners SEC(".maps");
-
-/* kernel: whether the reverse tables ever had an entry. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} listed SEC(".maps");
 
 /* kernel: from the server's flow to the client's, of connections whose replies
  * are not known by the server alone (replies.h). */
@@ -317,15 +307,7 @@ struct {
 	__type(value, struct maglev);
 } maglevs SEC(".maps");
 
-/* kernel: where a table of mh is made. Only table edits write here, and the
- * director's lock lets one of them run at a time. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct maglev);
-} maglev_scratch SEC(".maps");
-
+/* kernel: the servers' turns while a table of mh is made in `cache.maglev`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_SERVERS);
@@ -419,13 +401,13 @@ struct {
 	__type(value, struct rates);
 } server_rates SEC(".maps");
 
-/* kernel: what the defence modes remember. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct defence);
-} defences SEC(".maps");
+/* kernel. */
+struct state_table {
+	struct attack attack;   /* whether there is a SYN flood */
+	struct defence defence; /* what the defence modes remember */
+	__u32 listed;           /* whether the reverse tables ever had an entry */
+	__u32 pad;
+} state GLOBAL(state);
 
 /* kernel: what became of SYNs. */
 struct {
@@ -434,14 +416,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct handshake_counts);
 } handshakes SEC(".maps");
-
-/* kernel: whether there is a SYN flood. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct attack);
-} attacks SEC(".maps");
 
 /* kernel: unproven entries, by service id. */
 struct {
@@ -466,14 +440,6 @@ struct {
 	__type(key, union address);
 	__type(value, struct proof);
 } proofs SEC(".maps");
-
-/* user: what challenges are made with, random, once. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct secret);
-} secrets SEC(".maps");
 
 /* kernel: what beats in the background: the wheel (0), the estimator (1), the
  * sweep of drop_entry (2). */
@@ -627,13 +593,13 @@ struct routing {
 	__u16 blocks[1 << BLOCK_BITS]; /* how long blocks are, by the beginning of addresses */
 };
 
-/* kernel: of IPv4 and of IPv6: see sources.h. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, __u32);
-	__type(value, struct routing);
-} sources SEC(".maps");
+/* kernel: what may be lost. */
+struct cache_table {
+	struct routing routing[2]; /* of IPv4 and of IPv6: see sources.h */
+	/* Where a table of mh is made. Only table edits write here, and the director's
+	 * lock lets one of them run at a time. */
+	struct maglev maglev;
+} cache GLOBAL(cache);
 
 /* The longest packet that is cut into fragments [bytes]. */
 #define CUT_LONGEST 16000

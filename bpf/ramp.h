@@ -18,6 +18,7 @@
 
 #include "maps.h"
 #include "sched.h"
+#include "settings.h"
 
 /* What a scheduler did not choose it for, a server may make up for by so many connections:
  * one that is chosen at random would get half of its part with one. */
@@ -91,12 +92,11 @@ static long ramp_add(__u32 i, struct ramp_walk *w)
 /* What the shares of a service's servers are of, after a change. */
 static __noinline int ramps_changed(const struct service *svc)
 {
-	__u32 zero = 0, id = svc->id, first = svc->first;
-	struct settings *set = bpf_map_lookup_elem(&config, &zero);
+	__u32 id = svc->id, first = svc->first;
 	struct fair_sum *sum = bpf_map_lookup_elem(&fair_sums, &id);
 	struct ramp_walk w = {};
 
-	if (!set || !set->slow_starts || !sum)
+	if (!get_settings()->slow_starts || !sum)
 		return 0;
 	store_unknown(&w.first, first);
 	bpf_loop(svc->count, ramp_add, &w, 0);

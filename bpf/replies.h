@@ -154,12 +154,11 @@ static __noinline long reverse_enter(const struct flow *reverse, const struct fl
 				     __u64 flags)
 {
 	struct reply_owner *owner = reply_owner_of(reverse);
-	__u32 zero = 0, *ever = bpf_map_lookup_elem(&listed, &zero);
 
 	if (owner && !owner->shared)
 		owner->shared = 1;
-	if (ever && !*ever)
-		*ever = 1;
+	if (!state.listed)
+		state.listed = 1;
 	return reverse_put(reverse, client, flags);
 }
 
@@ -167,9 +166,7 @@ static __noinline long reverse_enter(const struct flow *reverse, const struct fl
  * one is in the way: 0, or an error. */
 static __always_inline long reverse_clear(const struct flow *reverse)
 {
-	__u32 zero = 0, *ever = bpf_map_lookup_elem(&listed, &zero);
-
-	return ever && *ever ? reverse_forget(reverse) : 0;
+	return state.listed ? reverse_forget(reverse) : 0;
 }
 
 #endif

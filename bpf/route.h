@@ -247,8 +247,6 @@ __noinline int route_share(struct route *w)
 	if (!w || !room)
 		return 0;
 	known = routing_of(w->of.family);
-	if (!known)
-		return 0;
 	found = &room->fib;
 	in_table = fib_find(found, known, w);
 	if (in_table && found->mtu && found->mtu < w->mtu)

@@ -9,9 +9,7 @@
 
 static __always_inline struct settings *get_settings(void)
 {
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&config, &zero);
+	return &config.settings;
 }
 
 #endif

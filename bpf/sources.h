@@ -86,9 +86,7 @@ static __always_inline int alike_in(struct net *net, __u8 family)
 
 static __always_inline struct routing *routing_of(__u8 family)
 {
-	__u32 which = family == AF_INET6;
-
-	return bpf_map_lookup_elem(&sources, &which);
+	return &cache.routing[family == AF_INET6];
 }
 
 /* Asks the kernel, and remembers it for all CPUs. A function, for the stack's sake. */
@@ -99,7 +97,7 @@ static __noinline void sources_ask(void *ctx, enum hook hook, __u8 family)
 	struct net *net;
 	__u32 alike;
 
-	if (!known || !bpf_cast_to_kern_ctx)
+	if (!bpf_cast_to_kern_ctx)
 		return;
 	if (hook == HOOK_XDP)
 		dev = ((struct xdp_buff *)bpf_cast_to_kern_ctx(ctx))->rxq->dev;

@@ -37,11 +37,11 @@ struct sweep {
 static __always_inline int sweep_idle(const struct conn *c, __u64 now)
 {
 	struct settings *set = get_settings();
-	struct defence *d = get_defence();
+	struct defence *d = &state.defence;
 	__u32 packets = c->in_packets;
 	__s64 left = c->expires - now;
 
-	if (!set || !d || !packets || packets >= MANY_PACKETS)
+	if (!set || !packets || packets >= MANY_PACKETS)
 		return 0;
 	if ((__s64)conn_timeout(c->server, c->state, set) < left + (__s64)SWEEP_IDLE)
 		return 0;

@@ -36,7 +36,7 @@ static __always_inline long find_route(void *ctx, enum hook hook, const struct p
 	if (longest && !(p->gso_size && p->flow.protocol == IPPROTO_TCP))
 		longest += overhead;
 	known = routing_of(j.family);
-	all = known && known->alike;
+	all = known->alike;
 	slot = all ? route_slot_shared(&j, known) : route_slot_own(&j);
 	*route = route_at(slot);
 	if (!*route)

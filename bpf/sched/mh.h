@@ -147,7 +147,6 @@ static __noinline __u32 mh_pick(struct pick *p)
 }
 
 struct mh_fill {
-	struct maglev *table;
 	__u32 first;
 	__u32 count;
 	__u32 step;  /* greatest common divisor of the weights */
@@ -191,7 +190,7 @@ static long mh_step(__u32 i, struct mh_fill *fill)
 		for (try = 0; try < MH_TRIES; try++) {
 			if (at >= MAGLEV_SIZE)
 				return 1;
-			if (fill->table->server[at] == NO_SERVER)
+			if (cache.maglev.server[at] == NO_SERVER)
 				break;
 			at += skip;
 			if (at >= MAGLEV_SIZE)
@@ -202,7 +201,7 @@ static long mh_step(__u32 i, struct mh_fill *fill)
 			return 1;
 		if (try == MH_TRIES)
 			return 0;
-		fill->table->server[at] = server_id_at(fill->first, fill->position);
+		cache.maglev.server[at] = server_id_at(fill->first, fill->position);
 		if (++fill->filled == MAGLEV_SIZE)
 			return 1;
 		if (++fill->turn < t->turns)
@@ -213,11 +212,11 @@ static long mh_step(__u32 i, struct mh_fill *fill)
 	return 0;
 }
 
-static long mh_clear(__u32 i, struct maglev **table)
+static long mh_clear(__u32 i, void *unused)
 {
 	if (i >= MAGLEV_SIZE)
 		return 1;
-	(*table)->server[i] = NO_SERVER;
+	cache.maglev.server[i] = NO_SERVER;
 	return 0;
 }
 
@@ -251,16 +250,13 @@ static __noinline void mh_changed(struct change *c)
 {
 	struct weights w = { .first = c->service.first };
 	struct mh_fill fill = { .first = c->service.first, .count = c->service.count };
-	__u32 zero = 0, bits;
+	__u32 bits;
 
 	if (c->event == CHANGE_DONE || !c->service.count) {
 		c->error = map_delete(maglevs, &c->service.id);
 		return;
 	}
-	fill.table = bpf_map_lookup_elem(&maglev_scratch, &zero);
-	if (!fill.table)
-		return;
-	bpf_loop(MAGLEV_SIZE, mh_clear, &fill.table, 0);
+	bpf_loop(MAGLEV_SIZE, mh_clear, &fill, 0);
 	bpf_loop(c->service.count, mh_weigh, &w, 0);
 	fill.step = w.step;
 	if (w.step) {
@@ -271,7 +267,7 @@ static __noinline void mh_changed(struct change *c)
 		/* Each entry takes a logarithm of steps on average. */
 		bpf_loop(1 << 23, mh_step, &fill, 0);
 	}
-	c->error = map_update(maglevs, &c->service.id, fill.table, BPF_ANY);
+	c->error = map_update(maglevs, &c->service.id, &cache.maglev, BPF_ANY);
 }
 
 #endif

@@ -22,7 +22,7 @@ func (u *upgrade) adopt() error {
 	if err != nil {
 		return err
 	}
-	if waits, err := set.get("adopting"); err != nil || !waits {
+	if waits, err := set.get(adoptingSetting); err != nil || !waits {
 		return err
 	}
 	for _, templates := range []bool{true, false} {
@@ -37,7 +37,7 @@ func (u *upgrade) adopt() error {
 			u.result.Adopted += a.done
 		}
 	}
-	return set.set("adopting", false)
+	return errors.Join(set.set(adoptingSetting, false), set.put())
 }
 
 // adopter takes over one table.

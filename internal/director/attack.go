@@ -4,6 +4,7 @@ package director
 
 import (
 	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -25,12 +26,13 @@ func halfOpenLimit(room uint32) uint32 { return min(room/halfOpenShare, mostHalf
 
 // initSecret writes a random key.
 func initSecret(m *ebpf.Map) error {
-	key := make([]byte, m.ValueSize())
-	rand.Read(key) // never fails
-	if err := m.Put(uint32(0), key); err != nil {
-		return fmt.Errorf("write the secret of challenges: %w", err)
-	}
-	return nil
+	var key [16]byte
+	rand.Read(key[:]) // never fails
+	return editConfig(m, func(c *bpfobj.LbConfigTable) {
+		for i := range c.Secret.Word {
+			c.Secret.Word[i] = binary.NativeEndian.Uint64(key[8*i:])
+		}
+	})
 }
 
 // Attack is what the director knows of SYN floods.
@@ -48,12 +50,12 @@ type Attack struct {
 	Defended   bool      `json:"defended"`         // the setting syn_defence says to
 }
 
-func (d *Director) attack() (bpfobj.LbAttack, error) {
-	var a bpfobj.LbAttack
-	if err := d.maps.Attacks.Lookup(uint32(0), &a); err != nil {
-		return a, fmt.Errorf("read the state of attacks: %w", err)
+// state is what programs write, of which there is one.
+func (d *Director) state() (s bpfobj.LbStateTable, err error) {
+	if err := d.maps.State.Lookup(uint32(0), &s); err != nil {
+		return s, fmt.Errorf("read the state of attacks and defences: %w", err)
 	}
-	return a, nil
+	return s, nil
 }
 
 // handshakes are the counts of all CPUs.
@@ -84,10 +86,11 @@ func (d *Director) Attack() (Attack, error) {
 	if err != nil {
 		return Attack{}, err
 	}
-	a, err := d.attack()
+	state, err := d.state()
 	if err != nil {
 		return Attack{}, err
 	}
+	a := state.Attack
 	counts, err := d.handshakes()
 	if err != nil {
 		return Attack{}, err

@@ -72,19 +72,37 @@ func defaultConfig(room [2]uint32) bpfobj.LbSettings {
 
 func initConfig(m *ebpf.Map, room [2]uint32) error { return putConfig(m, defaultConfig(room)) }
 
+// configTable is the table of what commands write, of which there is one.
+const configTable = "config"
+
 func putConfig(m *ebpf.Map, set bpfobj.LbSettings) error {
-	if err := m.Put(uint32(0), set); err != nil {
+	return editConfig(m, func(c *bpfobj.LbConfigTable) { c.Settings = set })
+}
+
+// editConfig changes a part of the table. The director's lock is held, or another edit of
+// another part would be lost.
+func editConfig(m *ebpf.Map, change func(*bpfobj.LbConfigTable)) error {
+	c, err := readConfig(m)
+	if err != nil {
+		return err
+	}
+	change(&c)
+	if err := m.Put(uint32(0), &c); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	return nil
 }
 
-func (d *Director) config() (bpfobj.LbSettings, error) {
-	var set bpfobj.LbSettings
-	if err := d.maps.Config.Lookup(uint32(0), &set); err != nil {
-		return set, fmt.Errorf("read the configuration: %w", err)
+func readConfig(m *ebpf.Map) (c bpfobj.LbConfigTable, err error) {
+	if err := m.Lookup(uint32(0), &c); err != nil {
+		return c, fmt.Errorf("read the configuration: %w", err)
 	}
-	return set, nil
+	return c, nil
+}
+
+func (d *Director) config() (bpfobj.LbSettings, error) {
+	c, err := readConfig(d.maps.Config)
+	return c.Settings, err
 }
 
 // Timeouts are those that ipvsadm --set sets.

@@ -2,11 +2,7 @@
 
 package director
 
-import (
-	"fmt"
-
-	"imbang/internal/bpfobj"
-)
+import "imbang/internal/bpfobj"
 
 // The modes of drop_entry, drop_packet and secure_tcp. An automatic defence
 // that is at work is shown as atWork, and setting that is to set automatic, as
@@ -46,19 +42,15 @@ func (s Setting) stored() Setting {
 
 // showAlarm makes automatic defences that are at work say so.
 func (d *Director) showAlarm(set *bpfobj.LbSettings) error {
-	attack, err := d.attack()
+	state, err := d.state()
 	if err != nil {
 		return err
 	}
-	if attack.Since != 0 && set.SynDefence == automatic {
+	if state.Attack.Since != 0 && set.SynDefence == automatic {
 		set.SynDefence = atWork
 	}
-	memory, err := d.defence()
-	if err != nil {
-		return err
-	}
 	now, err := monotonic()
-	if err != nil || memory.Until <= now {
+	if err != nil || state.Defence.Until <= now {
 		return err
 	}
 	for _, mode := range defences(set) {
@@ -67,12 +59,4 @@ func (d *Director) showAlarm(set *bpfobj.LbSettings) error {
 		}
 	}
 	return nil
-}
-
-// defence is what the defences remember.
-func (d *Director) defence() (memory bpfobj.LbDefence, err error) {
-	if err := d.maps.Defences.Lookup(uint32(0), &memory); err != nil {
-		return memory, fmt.Errorf("read the defences: %w", err)
-	}
-	return memory, nil
 }

@@ -64,7 +64,7 @@ func (s Sizes) check() error {
 // Director is an open handle on the director of one network namespace.
 type Director struct {
 	dir   string // of pins
-	maps  bpfobj.LbMaps
+	maps  bpfobj.Tables
 	progs bpfobj.LbPrograms
 
 	lock     *os.File  // whose flock serialises edits
@@ -256,8 +256,8 @@ func (in instance) install(objs *ebpf.Collection) error {
 			return fmt.Errorf("pin %s: %w", name, err)
 		}
 	}
-	err = errors.Join(initConfig(objs.Maps["config"], roomOf(objs.Maps)),
-		initSecret(objs.Maps["secrets"]), startClocks(objs.Programs["start_clocks"]))
+	config := objs.Maps[bpfobj.MapName(configTable)]
+	err = errors.Join(initConfig(config, roomOf(objs.Maps)), initSecret(config), startClocks(objs.Programs["start_clocks"]))
 	if err != nil {
 		_ = removePins(staging)
 		return err

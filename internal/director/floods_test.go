@@ -66,9 +66,10 @@ func (r *rig) crowded(k model.ServiceKey) {
 		family = 1
 	}
 	r.atLast(time.Minute, "the flooded service has most", func() bool {
-		a, err := r.Director.attack()
+		s, err := r.Director.state()
 		r.must(err)
-		return a.Crowds[family].Most > 0 && a.Crowds[family].Service == svc.Id
+		most := s.Attack.Crowds[family]
+		return most.Most > 0 && most.Service == svc.Id
 	})
 }
 

@@ -25,7 +25,7 @@ func Resize(spec *ebpf.CollectionSpec, sizes Sizes) error {
 // has no lock and no pins; the caller closes the maps and programs, and not the
 // Director. Programs that are missing limit what can be done with it: edits
 // require table_changed.
-func Unpinned(maps bpfobj.LbMaps, programs bpfobj.LbPrograms) *Director {
+func Unpinned(maps bpfobj.Tables, programs bpfobj.LbPrograms) *Director {
 	return &Director{maps: maps, progs: programs}
 }
 

@@ -134,15 +134,16 @@ func (f *Failover) Peers(all ...LinkAddress) error {
 // of the table that there is: a takeover begins several periods at once. f.changing is held.
 func (f *Failover) noteServers() error {
 	dir := f.in.dir()
-	config, err := ebpf.LoadPinnedMap(filepath.Join(dir, "config"), &ebpf.LoadPinOptions{ReadOnly: true})
+	config, err := ebpf.LoadPinnedMap(filepath.Join(dir, configTable), &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
 		return fmt.Errorf("failover: %w", err)
 	}
 	defer config.Close()
-	var set bpfobj.LbSettings
-	if err := config.Lookup(uint32(0), &set); err != nil {
-		return fmt.Errorf("failover: read the configuration: %w", err)
+	c, err := readConfig(config)
+	if err != nil {
+		return fmt.Errorf("failover: %w", err)
 	}
+	set := c.Settings
 	if f.noted == set.Generation {
 		return nil
 	}

@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -204,8 +203,8 @@ type pinnable interface{ Pin(string) error }
 func pinnables(objs *ebpf.Collection) map[string]pinnable {
 	all := map[string]pinnable{}
 	for name, m := range objs.Maps {
-		if !strings.HasPrefix(name, ".") {
-			all[name] = m
+		if table := bpfobj.TableName(name); table != "" {
+			all[table] = m
 		}
 	}
 	for name, p := range objs.Programs {
@@ -254,14 +253,19 @@ func (in instance) open() (*Director, error) {
 }
 
 func (d *Director) openObjects() error {
-	maps := reflect.ValueOf(&d.maps).Elem()
-	for i := range maps.NumField() {
-		name := maps.Type().Field(i).Tag.Get("ebpf")
-		m, err := ebpf.LoadPinnedMap(filepath.Join(d.dir, name), nil)
-		if err != nil {
-			return otherVersion(name, err)
+	var failed error
+	d.maps.Each(func(name string, m **ebpf.Map) {
+		if failed != nil {
+			return
 		}
-		maps.Field(i).Set(reflect.ValueOf(m))
+		table := bpfobj.TableName(name)
+		var err error
+		if *m, err = ebpf.LoadPinnedMap(filepath.Join(d.dir, table), nil); err != nil {
+			failed = otherVersion(table, err)
+		}
+	})
+	if failed != nil {
+		return failed
 	}
 	progs := reflect.ValueOf(&d.progs).Elem()
 	for i := range progs.NumField() {
@@ -295,15 +299,13 @@ func (d *Director) checkShapes() error {
 	if err != nil {
 		return err
 	}
-	maps := reflect.ValueOf(&d.maps).Elem()
-	for i := range maps.NumField() {
-		name, m := maps.Type().Field(i).Tag.Get("ebpf"), maps.Field(i).Interface().(*ebpf.Map)
+	d.maps.Each(func(name string, m **ebpf.Map) {
 		want := spec.Maps[name]
-		if m.Type() != want.Type || m.KeySize() != want.KeySize || m.ValueSize() != want.ValueSize {
-			return otherVersion(name, errors.New("its shape is different"))
+		if (*m).Type() != want.Type || (*m).KeySize() != want.KeySize || (*m).ValueSize() != want.ValueSize {
+			err = otherVersion(bpfobj.TableName(name), errors.New("its shape is different"))
 		}
-	}
-	return nil
+	})
+	return err
 }
 
 func otherVersion(name string, err error) error {

@@ -91,14 +91,11 @@ func (d *Director) want(p part) error {
 		}
 	}
 	replaced := map[string]*ebpf.Map{}
-	maps := reflect.ValueOf(d.maps)
-	for i := range maps.NumField() {
-		name := maps.Type().Field(i).Tag.Get("ebpf")
-		m := maps.Field(i).Interface().(*ebpf.Map)
-		spec.Maps[name].MaxEntries, spec.Maps[name].Flags = m.MaxEntries(), m.Flags()
+	d.maps.Each(func(name string, m **ebpf.Map) {
+		spec.Maps[name].MaxEntries, spec.Maps[name].Flags = (*m).MaxEntries(), (*m).Flags()
 		spec.Maps[name].Contents = nil
-		replaced[name] = m
-	}
+		replaced[name] = *m
+	})
 	objs, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replaced})
 	if err != nil {
 		return explainLoad(err)

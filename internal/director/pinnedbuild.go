@@ -3,7 +3,6 @@
 package director
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -25,8 +24,12 @@ import (
 // ABI is what builds of the data plane agree on beyond the layouts of their
 // tables, which BTF tells: how one hands over to the next (bpf/upgrade.h). It
 // counts up when that changes. Since 2 struct load also has the number of unproven entries:
-// an earlier build would not keep it, and take its servers for overloaded.
+// an earlier build would not keep it, and take its servers for overloaded. And tables of one
+// element are variables.
 const ABI = 2
+
+// firstABI is that of the first builds that hand over.
+const firstABI = 1
 
 const abiPrefix, objectPrefix = "abi-", "object-"
 
@@ -114,61 +117,6 @@ func sign(dir, object string) error {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("pin the data plane: %w", err)
 		}
-	}
-	return nil
-}
-
-// settingsOf are those of a build, whatever their layout.
-type settingsOf struct {
-	m      *ebpf.Map
-	layout layout.Layout
-	value  []byte
-}
-
-func (g *pinnedBuild) settings() (*settingsOf, error) {
-	m := g.maps["config"]
-	if m == nil {
-		return nil, errors.New("pinned config is missing")
-	}
-	l, err := valueLayout(m, "settings")
-	if err != nil {
-		return nil, err
-	}
-	value, err := m.LookupBytes(uint32(0))
-	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
-	}
-	return &settingsOf{m, l, value}, nil
-}
-
-// word is a field of 32 bits.
-func (s *settingsOf) word(path string) ([]byte, error) {
-	for _, f := range s.layout.Fields {
-		if f.Path == path && f.Size == 4 {
-			return s.value[f.Offset:][:4], nil
-		}
-	}
-	return nil, fmt.Errorf("the settings have no %s: the data plane is of a build before ABI %d", path, ABI)
-}
-
-func (s *settingsOf) get(path string) (bool, error) {
-	w, err := s.word(path)
-	return err == nil && (w[0]|w[1]|w[2]|w[3]) != 0, err
-}
-
-// set writes 1 or 0 into a word, and all settings with it.
-func (s *settingsOf) set(path string, on bool) error {
-	w, err := s.word(path)
-	if err != nil {
-		return err
-	}
-	n := uint32(0)
-	if on {
-		n = 1
-	}
-	binary.NativeEndian.PutUint32(w, n)
-	if err := s.m.Put(uint32(0), s.value); err != nil {
-		return fmt.Errorf("write the configuration: %w", err)
 	}
 	return nil
 }

@@ -66,10 +66,11 @@ func (q *quarantine) value() (v bpfobj.LbQuarantine) {
 
 // quarantineOf is the account that the kernel's table has.
 func (d *Director) quarantineOf() (q quarantine, err error) {
-	var v bpfobj.LbQuarantine
-	if err := d.maps.Quarantines.Lookup(uint32(0), &v); err != nil {
-		return q, fmt.Errorf("read the quarantine: %w", err)
+	c, err := readConfig(d.maps.Config)
+	if err != nil {
+		return q, err
 	}
+	v := &c.Quarantine
 	q = quarantine{barriers: v.Barriers, all: v.All != 0, services: slices.Clone(v.Service[:v.Services])}
 	for _, e := range v.Extent[:v.Extents] {
 		q.extents = append(q.extents, extent{e.First, e.Size})
@@ -83,8 +84,8 @@ func (d *Director) putQuarantine() error {
 		return nil
 	}
 	v := d.table.quarantine.value()
-	if err := d.maps.Quarantines.Put(uint32(0), &v); err != nil {
-		return fmt.Errorf("write the quarantine: %w", err)
+	if err := editConfig(d.maps.Config, func(c *bpfobj.LbConfigTable) { c.Quarantine = v }); err != nil {
+		return fmt.Errorf("the quarantine: %w", err)
 	}
 	d.table.quarantine.changed = false
 	return nil

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/cilium/ebpf"
+
+	"imbang/internal/bpfobj"
 )
 
 // Reuse keeps the data planes of removed directors for later directors of this
@@ -206,7 +208,7 @@ func (p *DataPlane) restore() error {
 		return err
 	}
 	for name, m := range p.objs.Maps {
-		if constant(name) || programTables[name] && (name != xdpStages || p.kind.xdp) {
+		if bpfobj.TableName(name) == "" || programTables[name] && (name != xdpStages || p.kind.xdp) {
 			continue
 		}
 		if err := clearMap(m); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
+	"imbang/internal/bpfobj"
 	"imbang/internal/testenv"
 )
 
@@ -21,7 +22,7 @@ func contents(t *testing.T, p *DataPlane) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for name, m := range p.objs.Maps {
-		if constant(name) {
+		if name = bpfobj.TableName(name); name == "" {
 			continue
 		}
 		key, err := m.NextKeyBytes(nil)
@@ -109,7 +110,7 @@ func TestReusedIsAsNew(t *testing.T) {
 		for _, table := range []string{
 			"conns4", "conns6", "timer_entries4", "timer_entries6", "wheel", "free_lists", "services", "servers", "order", "loads", "service_states",
 			"bucket_tables", "maglevs", "localities", "locality_sets", "marks", "reverse4", "reverse6", "routes", "service_counters", "server_counters",
-			"reasons", "config", "secrets", "allowances", "tracers", "rings",
+			"reasons", "config", "cache", "state", "allowances", "tracers", "rings",
 		} {
 			if !used[table] {
 				t.Errorf("%s had nothing to be emptied of", table)

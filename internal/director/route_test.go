@@ -187,13 +187,13 @@ func (f family) socketFamily() int {
 // sourcesAlike is whether the data plane was told so.
 func (r *rig) sourcesAlike(f family) bool {
 	r.Helper()
-	var known bpfobj.LbRouting
-	which := uint32(0)
+	var known bpfobj.LbCacheTable
+	which := 0
 	if f.number == model.IPv6 {
 		which = 1
 	}
-	r.must(r.maps.Sources.Lookup(which, &known))
-	return known.Alike != 0
+	r.must(r.maps.Cache.Lookup(uint32(0), &known))
+	return known.Routing[which].Alike != 0
 }
 
 // kernelTells reports whether programs can read a device's namespace.

@@ -108,7 +108,7 @@ func (d *Director) forgetStrays(t *table) error {
 	}
 	for i := range memories {
 		m := &memories[i]
-		err := deleteKeys(m.of(&d.maps), func(key, _ []byte) bool { return !m.has(of[word(key, m.service)]) })
+		err := deleteKeys(m.of(&d.maps.LbMaps), func(key, _ []byte) bool { return !m.has(of[word(key, m.service)]) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
@@ -130,7 +130,7 @@ func (d *Director) forgetServers(ids map[uint32]bool) error {
 		if m.names == nil {
 			continue
 		}
-		err := deleteKeys(m.of(&d.maps), func(_, element []byte) bool {
+		err := deleteKeys(m.of(&d.maps.LbMaps), func(_, element []byte) bool {
 			return m.names(element, func(id uint32) bool { return ids[id] })
 		})
 		if err != nil {
@@ -149,7 +149,7 @@ func (d *Director) forgetServices(services []bpfobj.LbService) error {
 				ids[svc.Id] = true
 			}
 		}
-		if err := m.forgetIDs(m.of(&d.maps), ids); err != nil {
+		if err := m.forgetIDs(m.of(&d.maps.LbMaps), ids); err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}

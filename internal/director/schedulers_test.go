@@ -18,7 +18,7 @@ func TestMemories(t *testing.T) {
 	}
 	r := newRig(t, Sizes{Services: 7, Servers: 8, Connections: 64})
 	for _, m := range memories {
-		kernel, want := m.of(&r.maps), spec.Maps[m.name]
+		kernel, want := m.of(&r.maps.LbMaps), spec.Maps[m.name]
 		if want == nil || kernel.KeySize() != want.KeySize || kernel.ValueSize() != want.ValueSize || kernel.Type() != want.Type {
 			t.Errorf("%s is %s, want %+v", m.name, kernel, want)
 			continue
@@ -40,7 +40,7 @@ func TestSchedulersForget(t *testing.T) {
 	r := newRig(t, small)
 	elements := func() (n int) {
 		for _, m := range memories {
-			n += r.entries(m.of(&r.maps))
+			n += r.entries(m.of(&r.maps.LbMaps))
 		}
 		return n
 	}
@@ -55,13 +55,13 @@ func TestSchedulersForget(t *testing.T) {
 	for _, m := range memories {
 		for _, name := range m.schedulers {
 			s, other := serve(name), serve(name)
-			if n := r.entries(m.of(&r.maps)); n != 2 {
+			if n := r.entries(m.of(&r.maps.LbMaps)); n != 2 {
 				t.Errorf("%s: %d elements of two services by %s", m.name, n, name)
 			}
 			changed := s
 			changed.Scheduler = "twos" // which remembers nothing
 			r.must(r.EditService(changed))
-			if n := r.entries(m.of(&r.maps)); n != 1 {
+			if n := r.entries(m.of(&r.maps.LbMaps)); n != 1 {
 				t.Errorf("%s: %d elements when one of two services by %s is by another scheduler", m.name, n, name)
 			}
 			r.must(r.DeleteService(other.Key), r.DeleteService(s.Key))
@@ -91,7 +91,7 @@ func TestSchedulersForgetServers(t *testing.T) {
 			want int
 		}{{map[uint32]bool{id + 1: true}, 1}, {map[uint32]bool{id: true}, 0}} {
 			r.must(r.forgetServers(c.gone))
-			if n := r.entries(memories[at].of(&r.maps)); n != c.want {
+			if n := r.entries(memories[at].of(&r.maps.LbMaps)); n != c.want {
 				t.Errorf("%s: %d elements name server %d without %v, want %d", name, n, id, c.gone, c.want)
 			}
 		}

@@ -156,7 +156,8 @@ const defenceLinger = 2 * time.Second
 
 // full reads when the table was.
 func (d *Director) full(reasons []ReasonCount) (f Full, err error) {
-	memory, err := d.defence()
+	state, err := d.state()
+	memory := state.Defence
 	if err != nil || memory.Until == 0 {
 		return f, err
 	}

@@ -144,10 +144,11 @@ func (s *Steering) Steered(c Steered) (bool, error) {
 
 // current is the error of a director that was removed, upgraded, or told to stop steering.
 func (s *Steering) current() error {
-	var set bpfobj.LbSettings
-	if err := s.config.Lookup(uint32(0), &set); err != nil {
-		return fmt.Errorf("read the configuration: %w", err)
+	c, err := readConfig(s.config)
+	if err != nil {
+		return err
 	}
+	set := c.Settings
 	if set.Successor != 0 {
 		return ErrReplaced
 	}
@@ -215,10 +216,11 @@ func (s *Steering) readIDs() error {
 	if time.Since(s.read) < idsRead {
 		return nil
 	}
-	var set bpfobj.LbSettings
-	if err := s.config.Lookup(uint32(0), &set); err != nil {
-		return fmt.Errorf("read the configuration: %w", err)
+	c, err := readConfig(s.config)
+	if err != nil {
+		return err
 	}
+	set := c.Settings
 	servers, err := lookupAll[bpfobj.LbServer](s.servers, set.Servers)
 	if err != nil {
 		return fmt.Errorf("read servers: %w", err)

@@ -178,9 +178,11 @@ func (t *Teller) add(raw []byte) error {
 	}
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&e)), unsafe.Sizeof(e)), raw)
 	if len(t.batch) == 0 { // later ones in the ring are of about the same time
-		if err := t.config.Lookup(uint32(0), &t.set); err != nil {
-			return fmt.Errorf("tell backups: read the configuration: %w", err)
+		c, err := readConfig(t.config)
+		if err != nil {
+			return fmt.Errorf("tell backups: %w", err)
 		}
+		t.set = c.Settings
 		t.read = time.Now()
 	}
 	told, ok := t.told(&e, raw[unsafe.Sizeof(e):])

@@ -3,11 +3,11 @@
 package director
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -175,7 +175,7 @@ func handedOver(g *pinnedBuild) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return set.get("successor")
+	return set.get(successorSetting)
 }
 
 // prepare makes the new build's programs and maps, and pins them.
@@ -222,11 +222,11 @@ func (u *upgrade) finish() error {
 func (u *upgrade) load() error {
 	replaced := map[string]*ebpf.Map{}
 	for _, m := range u.result.Plan.Maps {
-		want, have := u.spec.Maps[m.Name], u.cur.origin(m.Name)
+		want, have := u.spec.Maps[bpfobj.MapName(m.Name)], u.cur.origin(m.Name)
 		if like := u.cur.maps[sizesOf[m.Name]]; want != nil && have == nil && like != nil {
 			want.MaxEntries = like.MaxEntries()
 		}
-		if want == nil || have == nil || policies[m.Name] == own && m.Name != "config" {
+		if want == nil || have == nil || policies[m.Name] == own && m.Name != configTable {
 			continue
 		}
 		if want.Type == have.Type() && (m.Name != reasonsMap || m.Disposition == Kept) {
@@ -234,7 +234,7 @@ func (u *upgrade) load() error {
 		}
 		if m.Disposition == Kept {
 			want.Contents = nil
-			replaced[m.Name] = have
+			replaced[bpfobj.MapName(m.Name)] = have
 		}
 	}
 	for _, p := range parts {
@@ -248,11 +248,12 @@ func (u *upgrade) load() error {
 	}
 	u.next = &pinnedBuild{dir: u.nextDir(), maps: map[string]*ebpf.Map{}, progs: objs.Programs, abi: ABI, object: u.object}
 	for name, m := range objs.Maps {
-		if constant(name) {
+		table := bpfobj.TableName(name)
+		if table == "" {
 			m.Close() // the programs hold it
 			continue
 		}
-		u.next.maps[name] = m
+		u.next.maps[table] = m
 	}
 	return nil
 }
@@ -298,7 +299,11 @@ func (u *upgrade) copyTables() error {
 		if m.Disposition != Converted {
 			continue
 		}
-		if err := copyMap(u.cur.origin(m.Name), u.next.maps[m.Name], u.spec.Maps[m.Name]); err != nil {
+		copyTable := u.copyMap
+		if m.Name == stateTable {
+			copyTable = u.copyState
+		}
+		if err := copyTable(m.Name); err != nil {
 			return fmt.Errorf("map %s: %w", m.Name, err)
 		}
 	}
@@ -307,38 +312,47 @@ func (u *upgrade) copyTables() error {
 
 // copySettings begins with what a new director has, for settings that are new.
 func (u *upgrade) copySettings() error {
-	if err := initConfig(u.next.maps["config"], roomOf(u.next.maps)); err != nil {
+	config := u.next.maps[configTable]
+	if err := errors.Join(initConfig(config, roomOf(u.next.maps)), initSecret(config)); err != nil {
 		return err
 	}
-	from, err := u.cur.settings()
+	to, err := u.copyElements(configTable)
 	if err != nil {
 		return err
 	}
-	to, err := u.next.settings()
+	return errors.Join(to.set(successorSetting, false), to.set(adoptingSetting, u.result.Plan.Count(Adopted) > 0), to.put())
+}
+
+// copyState leaves out whether there are entries of replies: the earlier build may enter
+// its first one later. What handshakes counted at the last tick is 0 where they begin anew.
+func (u *upgrade) copyState(table string) error {
+	to, err := u.copyElements(table)
 	if err != nil {
 		return err
 	}
-	c, err := layout.NewConverter(from.layout, to.layout)
+	if !slices.ContainsFunc(u.result.Plan.Maps, func(m MapPlan) bool { return m.Name == "handshakes" && m.Disposition == Kept }) {
+		to.clear("state.attack.last")
+	}
+	return errors.Join(to.set("state.listed", true), to.put())
+}
+
+// copyElements is a table of one element as it is to be written.
+func (u *upgrade) copyElements(table string) (*element, error) {
+	from, err := u.cur.elements(table)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.Over(to.value, from.value)
-	for word, on := range map[string]bool{"successor": false, "adopting": u.result.Plan.Count(Adopted) > 0} {
-		w, err := to.word(word)
-		if err != nil {
-			return err
-		}
-		binary.NativeEndian.PutUint32(w, 0)
-		if on {
-			binary.NativeEndian.PutUint32(w, 1)
-		}
+	to, err := u.next.elements(table)
+	if err != nil {
+		return nil, err
 	}
-	return to.m.Put(uint32(0), to.value)
+	return &to[0], to[0].takeOver(from)
 }
 
 // copyMap converts every element of a map.
-func copyMap(from, to *ebpf.Map, want *ebpf.MapSpec) error {
-	keys, values, err := layoutsOf(from, want)
+func (u *upgrade) copyMap(table string) error {
+	from, to := u.cur.origin(table), u.next.maps[table]
+	keys, values, err := layoutsOf(from, u.spec.Maps[bpfobj.MapName(table)])
 	if err != nil {
 		return err
 	}
@@ -393,7 +407,7 @@ func (u *upgrade) handOver() error {
 	if err != nil {
 		return err
 	}
-	return set.set("successor", true)
+	return errors.Join(set.set(successorSetting, true), set.put())
 }
 
 // settle waits until no program of the earlier build is under way any more.

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"imbang/internal/bpfobj"
 	"imbang/internal/director/layout"
 )
 
@@ -62,7 +63,7 @@ type policy int
 
 const (
 	keep    policy = iota // nothing: the kernel writes it while packets pass
-	convert               // commands alone write it, under the director's lock
+	convert               // commands alone write it, under the director's lock, or a copy may be of an earlier moment
 	adopt                 // of the group of connections: renewed, and entered again
 	renew                 // a cache, or scratch memory
 	own                   // of each build, whatever its layout
@@ -74,16 +75,15 @@ var policies = map[string]policy{
 
 	"conns4": adopt, "conns6": adopt, "wheel": adopt, "timer_entries4": adopt, "timer_entries6": adopt, "free_lists": adopt,
 
-	"services": convert, "servers": convert, "order": convert, "marks": convert, "peers": convert, "secrets": convert,
-	"service_zeros": convert, "server_zeros": convert, "outbound": convert, "quarantines": convert,
+	"services": convert, "servers": convert, "order": convert, "marks": convert, "peers": convert, "state": convert,
+	"service_zeros": convert, "server_zeros": convert, "outbound": convert,
 	"service_births": convert, "server_births": convert,
 
-	"conn_records": own, "call_records": own, "allowances": renew, "check_flows": renew, "asked": renew, "cuttings": renew, "fragments": renew, "unheard": renew, "maglev_scratch": renew,
-	"crowds": renew, "attacks": renew, "handshakes": renew, "maglev_turns": renew, "moments": renew, "proofs": renew, "ramp_turns": renew, "rings": renew, "routes": renew, "scratch": renew, "sources": renew,
-	"service_copies": renew, "sip_readers": renew, "stories": renew, "listened_until": renew, "tracers": renew,
-	"followers": renew, "follow_rings": renew,
+	"conn_records": own, "call_records": own, "allowances": renew, "asked": renew, "cache": renew, "check_flows": renew, "crowds": renew, "cuttings": renew, "fragments": renew, "handshakes": renew,
+	"maglev_turns": renew, "proofs": renew, "ramp_turns": renew, "rings": renew, "routes": renew, "scratch": renew,
+	"listened_until": renew, "tracers": renew, "unheard": renew, "followers": renew, "follow_rings": renew,
 
-	"bucket_tables": keep, "calls": keep, "call_numbers": keep, "client_counts": keep, "defences": keep, "hairpins": keep, "listed": keep, "loads": keep,
+	"bucket_tables": keep, "calls": keep, "call_numbers": keep, "client_counts": keep, "hairpins": keep, "loads": keep,
 	"localities": keep, "fair_sums": keep, "locality_sets": keep, "maglevs": keep, "reasons": keep, "reply_owners": keep, "reverse4": keep,
 	"reverse6": keep, "server_counters": keep, "server_rates": keep, "service_counters": keep, "service_rates": keep,
 	"service_states": keep, "trees": keep,
@@ -130,7 +130,7 @@ var fieldOrigins = map[string]map[string]string{"servers": {"administrative": "w
 // change of layout that cannot be made while packets pass.
 func planUpgrade(cur *pinnedBuild, spec *ebpf.CollectionSpec, to Build) (*UpgradePlan, error) {
 	if cur.abi == 0 {
-		return nil, errors.New("the loaded data plane is of a build before ABI 1, which cannot hand over (imbang detach removes it, with its connections)")
+		return nil, fmt.Errorf("the loaded data plane is of a build before ABI %d, which cannot hand over (imbang detach removes it, with its connections)", firstABI)
 	}
 	if cur.abi > ABI {
 		return nil, fmt.Errorf("the loaded data plane has ABI %d, this program ABI %d: upgrade with the newer imbang", cur.abi, ABI)
@@ -141,17 +141,18 @@ func planUpgrade(cur *pinnedBuild, spec *ebpf.CollectionSpec, to Build) (*Upgrad
 		refused = append(refused, err)
 	}
 	for name, want := range spec.Maps {
-		if constant(name) {
+		table := bpfobj.TableName(name)
+		if table == "" {
 			continue
 		}
-		m, err := planMap(name, cur, want)
+		m, err := planMap(table, cur, want)
 		if err != nil {
 			refused = append(refused, err)
 		}
 		p.Maps = append(p.Maps, m)
 	}
 	for name := range cur.maps {
-		if spec.Maps[name] == nil {
+		if spec.Maps[bpfobj.MapName(name)] == nil {
 			p.Maps = append(p.Maps, MapPlan{Name: name, Disposition: Gone})
 		}
 	}
@@ -163,13 +164,13 @@ func planUpgrade(cur *pinnedBuild, spec *ebpf.CollectionSpec, to Build) (*Upgrad
 	return p, nil
 }
 
-// constant tells the maps of a program's own constants, which are not pinned.
-func constant(name string) bool { return strings.HasPrefix(name, ".") }
-
 func planMap(name string, cur *pinnedBuild, want *ebpf.MapSpec) (MapPlan, error) {
 	m := MapPlan{Name: name, Disposition: Renewed}
 	rule, known := policies[name]
 	have := cur.origin(name)
+	if have == nil && rule == convert && formerParts[name] != nil {
+		return planParts(m, cur, want)
+	}
 	if have == nil || known && rule == own {
 		return m, nil
 	}
@@ -246,8 +247,10 @@ func layoutsOf(have *ebpf.Map, want *ebpf.MapSpec) (key, value change, err error
 	if err != nil {
 		return key, value, err
 	}
-	if key, err = changeOf(types, have.KeySize(), want.Key); err != nil {
-		return key, value, err
+	if _, section := want.Value.(*btf.Datasec); !section { // a section has no type of keys
+		if key, err = changeOf(types, have.KeySize(), want.Key); err != nil {
+			return key, value, err
+		}
 	}
 	value, err = changeOf(types, have.ValueSize(), want.Value)
 	value.origins = fieldOrigins[want.Name]
@@ -260,7 +263,7 @@ func changeOf(types *btf.Spec, size uint32, want btf.Type) (c change, err error)
 		return c, err
 	}
 	switch btf.UnderlyingType(want).(type) {
-	case *btf.Struct, *btf.Union:
+	case *btf.Struct, *btf.Union, *btf.Datasec:
 	default:
 		if c.to.Size != size {
 			return c, fmt.Errorf("%d bytes instead of %d", c.to.Size, size)

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -258,7 +260,7 @@ func TestUpgradeRefused(t *testing.T) {
 	}
 	// A director of the time before upgrades has no ABI.
 	r.open(Sizes{})
-	r.must(os.Remove(r.dir + fmt.Sprint("/abi-", ABI)))
+	r.must(os.Remove(filepath.Join(r.dir, abiPrefix+strconv.Itoa(ABI))))
 	if _, _, err = r.upgradeTo(ours(t), "another", ""); err == nil || !strings.Contains(err.Error(), "before ABI 1") {
 		t.Errorf("without an ABI: %v", err)
 	}

@@ -140,13 +140,13 @@ func TestMapsAreThoseOfTheObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name := range spec.Maps {
-		if _, described := bpfMaps[name]; !described && !strings.HasPrefix(name, ".") {
-			t.Errorf("map %s is not described", name)
+		if table := bpfobj.TableName(name); table != "" && bpfMaps[table].contents == "" {
+			t.Errorf("map %s is not described", table)
 		}
 	}
 	policies := director.MapPolicies()
 	for name := range bpfMaps {
-		if spec.Maps[name] == nil {
+		if spec.Maps[bpfobj.MapName(name)] == nil {
 			t.Errorf("there is no map %s", name)
 		}
 		if p, known := policies[name]; !known || upgradeOf[p] == "" {

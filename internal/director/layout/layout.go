@@ -7,6 +7,7 @@ package layout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -76,6 +77,8 @@ func (l *Layout) add(path string, offset uint32, t btf.Type) error {
 		return l.addMembers(path, offset, t.Members)
 	case *btf.Union:
 		return l.addUnion(path, offset, t)
+	case *btf.Datasec:
+		return l.addVariables(path, offset, t)
 	case *btf.Array:
 		return l.addArray(path, offset, t)
 	default:
@@ -90,6 +93,20 @@ func (l *Layout) addMembers(path string, offset uint32, members []btf.Member) er
 			return fmt.Errorf("field %q: bit fields have no layout here", join(path, m.Name))
 		}
 		if err := l.add(join(path, nameOf(m)), offset+m.Offset.Bytes(), m.Type); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addVariables adds those of a section.
+func (l *Layout) addVariables(path string, offset uint32, section *btf.Datasec) error {
+	for _, v := range section.Vars {
+		variable, ok := v.Type.(*btf.Var)
+		if !ok {
+			return fmt.Errorf("section %s: a %T is no variable", section.Name, v.Type)
+		}
+		if err := l.add(join(path, variable.Name), offset+v.Offset, variable.Type); err != nil {
 			return err
 		}
 	}
@@ -157,6 +174,15 @@ func join(path, name string) string {
 		return path
 	}
 	return path + "." + name
+}
+
+// Under is the same layout as that of a part of another type.
+func (l Layout) Under(path string) Layout {
+	fields := slices.Clone(l.Fields)
+	for i := range fields {
+		fields[i].Path = join(path, fields[i].Path)
+	}
+	return Layout{l.Size, fields}
 }
 
 // Equal reports whether values of both layouts can lie in one map: the same

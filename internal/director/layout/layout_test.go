@@ -68,6 +68,21 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
+// A section is like a struct of its variables.
+func TestOfSection(t *testing.T) {
+	s := structOf(8, member("a", 0, u32), member("b", 4, u32))
+	section := &btf.Datasec{Name: ".data.v", Size: 12, Vars: []btf.VarSecinfo{
+		{Type: &btf.Var{Name: "v", Type: s}, Offset: 0, Size: 8}, {Type: &btf.Var{Name: "w", Type: u32}, Offset: 8, Size: 4},
+	}}
+	as := structOf(12, member("v", 0, s), member("w", 8, u32))
+	if d := layoutOf(t, section).Differences(layoutOf(t, as)); len(d) > 0 {
+		t.Errorf("%q", d)
+	}
+	if part := layoutOf(t, s).Under("v"); part.Fields[1].Path != "v.b" || part.Size != 8 {
+		t.Errorf("%+v", part)
+	}
+}
+
 func TestConvert(t *testing.T) {
 	union := &btf.Union{Size: 4, Members: []btf.Member{member("mark", 0, u32), member("held", 0, u32)}}
 	from := structOf(24, member("id", 0, u32), member("weight", 4, s32), member("flags", 8, u8),

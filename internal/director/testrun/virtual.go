@@ -24,7 +24,7 @@ import (
 // network namespace whose routes the packets are to take.
 type Virtual struct {
 	d        *director.Director
-	maps     bpfobj.LbMaps
+	maps     bpfobj.Tables
 	progs    bpfobj.LbPrograms
 	controls *lbtest.Controls
 	loads    *ebpf.Memory // of servers, by id
@@ -35,7 +35,7 @@ type Virtual struct {
 
 // virtualObjects is what of the data plane a Virtual has, and its own.
 type virtualObjects struct {
-	bpfobj.LbMaps
+	bpfobj.Tables
 	Client   *ebpf.Program `ebpf:"lb_client"`
 	Server   *ebpf.Program `ebpf:"lb_server"`
 	Changed  *ebpf.Program `ebpf:"table_changed"`
@@ -79,7 +79,7 @@ func (v *Virtual) load(spec *ebpf.CollectionSpec) (err error) {
 	if err := spec.LoadAndAssign(&objs, nil); err != nil {
 		return director.ExplainLoad(err)
 	}
-	v.maps, v.turn = objs.LbMaps, objs.Turn
+	v.maps, v.turn = objs.Tables, objs.Turn
 	v.progs = bpfobj.LbPrograms{LbClient: objs.Client, LbServer: objs.Server, TableChanged: objs.Changed}
 	v.d = director.Unpinned(v.maps, v.progs)
 	defer objs.Controls.Close()

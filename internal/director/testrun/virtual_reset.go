@@ -25,7 +25,7 @@ func (v *Virtual) Reset(seed uint64) error {
 		clearHash[bpfobj.LbFlow4, bpfobj.LbFlow4](m.Reverse4),
 		clearHash[bpfobj.LbEndpoint, bpfobj.LbReplyOwner](m.ReplyOwners),
 		clearHash[bpfobj.LbServiceKey, bpfobj.LbService](m.Services),
-		director.ForgetSchedulers(m),
+		director.ForgetSchedulers(&m.LbMaps),
 		clearHash[bpfobj.LbAddress, bpfobj.LbAllowance](m.Allowances),
 		clearArray[bpfobj.LbServer](m.Servers),
 		clearArray[bpfobj.LbLoad](m.Loads),
