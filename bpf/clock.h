@@ -6,6 +6,7 @@
 
 #include "hook.h"
 #include "maps.h"
+#include "scratch.h"
 #include "settings.h"
 
 #define CLOCK_MONOTONIC 1
@@ -60,11 +61,12 @@ static __always_inline __u32 tick_near(__u16 low, __u64 time)
 static __always_inline __u64 time_coarse(void)
 {
 	__u64 jiffies = now_jiffies();
-	__u32 zero = 0;
-	struct moment *m = bpf_map_lookup_elem(&moments, &zero);
+	struct scratch *room = get_scratch(SCRATCH_PACKET);
+	struct moment *m;
 
-	if (!m)
+	if (!room)
 		return now_coarse_ns();
+	m = &room->moment;
 	if (m->jiffies != jiffies) {
 		m->time = now_coarse_ns();
 		barrier();

@@ -55,16 +55,6 @@ struct {
 	__type(value, struct service);
 } services SEC(".maps");
 
-/* kernel: the copy of a service that the packet at hand uses, which is too big for
- * the stack, and (1) the question: that comes from a process, which packets may
- * interrupt. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, __u32);
-	__type(value, struct service);
-} service_copies SEC(".maps");
-
 /* kernel: schedulers' memory, by service id. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -235,7 +225,7 @@ struct {
 	__type(value, struct call);
 } call_numbers SEC(".maps");
 
-/* kernel: where the Call-ID of the packet at hand is read (pe_sip.h). */
+/* Where the Call-ID of the packet at hand is read (pe_sip.h). */
 #define SIP_WINDOW 64 /* [bytes] */
 
 struct sip_reader {
@@ -253,13 +243,6 @@ struct sip_reader {
 	__u8 pad[2];
 	__u8 window[SIP_WINDOW];
 };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct sip_reader);
-} sip_readers SEC(".maps");
 
 /* user: the servers, by address and port, that may open connections to clients:
  * those of services with an engine. */
@@ -457,18 +440,11 @@ struct {
 	__type(value, struct clock);
 } clocks SEC(".maps");
 
-/* kernel: what time it is (clock.h). */
+/* What time it is (clock.h). */
 struct moment {
 	__u64 jiffies; /* 0: none yet */
 	__u64 time;    /* CLOCK_MONOTONIC [ns] */
 };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct moment);
-} moments SEC(".maps");
 
 /* kernel: what the director may still send of its own to each sender, and under the
  * unspecified address, which is no sender's, to all together. */
@@ -541,15 +517,6 @@ struct {
 	__type(key, __u32);
 	__array(values, struct ring);
 } follow_rings SEC(".maps");
-
-/* kernel: what is told of the packet at hand, and (1) of the question: that
- * comes from a process, which packets may interrupt. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, __u32);
-	__type(value, struct explanation);
-} stories SEC(".maps");
 
 /* What a route depends on. */
 struct route_key {
@@ -767,36 +734,44 @@ struct fib_search {
 	__u8 unused[7];
 };
 
-/* kernel: room to build values that are too big for the stack. The enums and
- * the event are there for their BTF alone: user space reads numbers and layout from it. */
-union scratch {
-	struct buckets buckets;
-	struct locality_set set;
-	struct fib_search fib;
-	enum conn_state conn_state;
-	enum conn_flag conn_flag;
-	enum service_flag service_flag;
-	enum reason reason;
-	enum news news;
-	enum defence_mode defence_mode;
-	enum engine engine;
-	enum entry entry;
-	enum repair_result repair_result;
-	enum follow_kind follow_kind;
-	enum syncing syncing;
-	enum record_kind record_kind;
-	enum failover_word failover_word;
-	struct follow_event follow_event;
+/*
+ * Of the program that runs, for what is too big for the stack. The enums and the event are
+ * there for their BTF alone: user space reads numbers and layout from it.
+ */
+struct scratch {
+	struct moment moment;
+	struct service service;   /* the copy that the packet at hand uses */
+	struct explanation story; /* what is told of it */
+	struct sip_reader sip;
+	union { /* room to build values */
+		struct buckets buckets;
+		struct locality_set set;
+		struct fib_search fib;
+		enum conn_state conn_state;
+		enum conn_flag conn_flag;
+		enum service_flag service_flag;
+		enum reason reason;
+		enum news news;
+		enum defence_mode defence_mode;
+		enum engine engine;
+		enum entry entry;
+		enum repair_result repair_result;
+		enum follow_kind follow_kind;
+		enum syncing syncing;
+		enum record_kind record_kind;
+		enum failover_word failover_word;
+		struct follow_event follow_event;
+	};
 };
 
-/* Edits come from a process, which packets may interrupt. */
-enum scratch_slot { SCRATCH_PACKET, SCRATCH_EDIT, SCRATCH_SLOTS };
+/* Questions and edits come from a process, which packets may interrupt. */
+enum scratch_slot { SCRATCH_PACKET, SCRATCH_PROCESS, SCRATCH_SLOTS };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SCRATCH_SLOTS);
 	__type(key, __u32);
-	__type(value, union scratch);
+	__type(value, struct scratch);
 } scratch SEC(".maps");
 
 #endif

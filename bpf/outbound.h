@@ -17,6 +17,7 @@
 #include "reply_side.h"
 #include "sched.h"
 #include "schedule.h"
+#include "scratch.h"
 #include "service.h"
 #include "settings.h"
 
@@ -39,10 +40,12 @@ static __noinline struct service *outbound_service(const struct server *s)
 {
 	struct service_key key __attribute__((aligned(8))) = s->owner;
 	struct service *svc = bpf_map_lookup_elem(&services, &key), *copy;
-	__u32 slot = 0;
+	struct scratch *room = get_scratch(SCRATCH_PACKET);
 
-	copy = bpf_map_lookup_elem(&service_copies, &slot);
-	if (!svc || !copy || !service_copy(&key, svc, copy))
+	if (!svc || !room)
+		return 0;
+	copy = &room->service;
+	if (!service_copy(&key, svc, copy))
 		return 0;
 	return copy->engine && copy->id == s->service ? copy : 0;
 }

@@ -19,6 +19,7 @@
 
 #include "kernel.h"
 #include "maps.h"
+#include "scratch.h"
 #include "packet.h"
 #include "template.h"
 
@@ -232,23 +233,18 @@ static long sip_step(__u32 i, struct sip_reading *reading)
 /* Steps for a byte, at most. */
 #define SIP_STEPS 4
 
-static __always_inline struct sip_reader *get_sip_reader(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&sip_readers, &zero);
-}
-
 /* Reads the call of a packet, whose flow is the client's, into this CPU's reader: 0,
  * or an error if the packet has no Call-ID. */
 __noinline int call_read(struct __sk_buff *skb, const struct packet *p, const struct service *svc)
 {
-	struct sip_reader *r = get_sip_reader();
-	struct sip_reading reading = { .skb = skb, .reader = r };
+	struct scratch *room = get_scratch(SCRATCH_PACKET);
+	struct sip_reading reading = { .skb = skb };
+	struct sip_reader *r;
 	__u32 before;
 
-	if (!r || !p || !svc || p->flow.protocol != IPPROTO_UDP)
+	if (!room || !p || !svc || p->flow.protocol != IPPROTO_UDP)
 		return -1;
+	r = reading.reader = &room->sip;
 	template_flow(&p->flow, svc->template, svc->netmask, svc->fwmark, &r->call.clients);
 	r->offset = p->transport + sizeof(struct udphdr);
 	before = r->offset - ETH_HEADER;

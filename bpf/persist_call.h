@@ -37,16 +37,16 @@ static __always_inline void call_invalidate(const struct flow *key, __u32 server
  * NO_SERVER if there is none, or none for that server when one is given. */
 __noinline __u32 call_use(struct packet *p, __u32 only)
 {
+	struct scratch *room = get_scratch(SCRATCH_PACKET);
 	struct settings *set = get_settings();
-	struct sip_reader *r = get_sip_reader();
 	__u32 *found, number, id;
 	struct flow key;
 	struct server *s;
 	struct conn seen;
 
-	if (!p || !set || !r || p->peek)
+	if (!p || !room || p->peek)
 		return NO_SERVER;
-	found = bpf_map_lookup_elem(&calls, &r->call);
+	found = bpf_map_lookup_elem(&calls, &room->sip.call);
 	if (!found)
 		return NO_SERVER;
 	number = *found;
@@ -105,12 +105,12 @@ static __noinline long call_link(const struct flow *key, const struct call *call
 __noinline __u32 call_open(struct packet *p, const struct service *svc, __u32 id)
 {
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct sip_reader *r = get_sip_reader();
 	struct conn fresh = {};
+	struct scratch *room;
 	struct flow key;
 	long rc;
 
-	if (!p || !svc || !s || !r)
+	if (!p || !svc || !s)
 		return NO_SERVER;
 	call_flow(call_name(), p->flow.family, &key);
 	template_fill(&fresh, svc, id, s);
@@ -119,7 +119,8 @@ __noinline __u32 call_open(struct packet *p, const struct service *svc, __u32 id
 	if (rc)
 		return NO_SERVER;
 	template_counted(id, 1);
-	rc = call_link(&key, &r->call, &fresh, 1);
+	room = get_scratch(SCRATCH_PACKET); /* always there; here for the stack's sake */
+	rc = room ? call_link(&key, &room->sip.call, &fresh, 1) : -ENOENT;
 	p->inherited.full = rc == -E2BIG ? FULL_CALLS : FULL_NONE;
 	p->inherited.call = call_number(&key);
 	return rc ? NO_SERVER : id;

@@ -35,6 +35,7 @@
 #include "fib.h"
 #include "maps.h"
 #include "packet.h"
+#include "scratch.h"
 #include "sources.h"
 
 #define ROUTE_LIFETIME (NSEC_PER_SEC / 128)
@@ -238,8 +239,8 @@ static __always_inline void route_remember(struct routing *known, const struct r
  */
 __noinline int route_share(struct route *w)
 {
-	__u32 length = BLOCK_EXACT, slot = SCRATCH_PACKET;
-	union scratch *room = bpf_map_lookup_elem(&scratch, &slot);
+	struct scratch *room = get_scratch(SCRATCH_PACKET);
+	__u32 length = BLOCK_EXACT;
 	struct routing *known;
 	struct fib_search *found;
 	int in_table;

@@ -7,6 +7,7 @@
 #include "hook.h"
 #include "maps.h"
 #include "packet.h"
+#include "scratch.h"
 
 /* The packet's mark: what it brought, else what a rule says of its
  * destination. */
@@ -134,13 +135,13 @@ static __always_inline enum service_found service_wanted(const struct packet *p,
 							 const struct settings *set,
 							 struct service **svc)
 {
-	__u32 slot = !!p->peek;
-	struct service *copy = bpf_map_lookup_elem(&service_copies, &slot);
+	struct scratch *room = scratch_of(p->peek);
 	enum service_found found;
+	struct service *copy;
 
-	if (!copy)
+	if (!room)
 		return SERVICE_NONE;
-	*svc = copy;
+	*svc = copy = &room->service;
 	found = service_try(p, set, copy);
 	if (found == SERVICE_CHANGED)
 		found = service_try(p, set, copy);

@@ -11,6 +11,7 @@
 #include "maps.h"
 #include "packet.h"
 #include "sched/contract.h"
+#include "scratch.h"
 
 /* Whether anybody traces. */
 static __always_inline int traced(void)
@@ -20,9 +21,9 @@ static __always_inline int traced(void)
 
 static __always_inline struct explanation *story_of(const struct packet *p)
 {
-	__u32 which = p->peek;
+	struct scratch *room = scratch_of(p->peek);
 
-	return bpf_map_lookup_elem(&stories, &which);
+	return room ? &room->story : 0;
 }
 
 /* Describes a server as it is now. */

@@ -21,10 +21,10 @@
  * real choice that follows. */
 __noinline __u32 choose_aloud(const struct packet *p, struct pick *pick, enum scheduler scheduler)
 {
-	struct explanation *story = p ? story_of(p) : 0;
+	struct explanation *story;
 	__u32 id, foreseen, second;
 
-	if (!story || !pick)
+	if (!p || !pick)
 		return NO_SERVER;
 	pick->peek = 1;
 	id = foreseen = schedule(pick, scheduler);
@@ -41,6 +41,9 @@ __noinline __u32 choose_aloud(const struct packet *p, struct pick *pick, enum sc
 		pick->without = id;
 		second = schedule(pick, scheduler);
 	}
+	story = story_of(p);
+	if (!story)
+		return id;
 	contender_now(&story->event.server, id);
 	contender_now(&story->event.runner_up, id == NO_SERVER ? id : second);
 	return id;
@@ -78,7 +81,7 @@ static __always_inline void event_service(const struct packet *p, struct trace_e
 	if (s) {
 		key = s->owner;
 		svc = bpf_map_lookup_elem(&services, &key);
-	} else if (set && p->flow.family) {
+	} else if (p->flow.family) {
 		svc = service_find(p, set, &key);
 	}
 	if (s || svc)

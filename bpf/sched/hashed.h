@@ -6,6 +6,7 @@
 #ifndef IMBANG_SCHED_HASHED_H
 #define IMBANG_SCHED_HASHED_H
 
+#include "../scratch.h"
 #include "contract.h"
 
 #define HASH_BITS 8 /* of HASH_BUCKETS */
@@ -45,14 +46,13 @@ static __always_inline void deal_buckets(struct change *c, __u32 weighted)
 		.position = c->service.count - 1,
 		.weighted = weighted,
 	};
-	union scratch *room;
-	__u32 slot = SCRATCH_EDIT;
+	struct scratch *room;
 
 	if (c->event == CHANGE_DONE || !c->service.count) {
 		c->error = map_delete(bucket_tables, &c->service.id);
 		return;
 	}
-	room = bpf_map_lookup_elem(&scratch, &slot);
+	room = get_scratch(SCRATCH_PROCESS);
 	if (!room)
 		return;
 	d.table = &room->buckets;

@@ -11,6 +11,7 @@
 #ifndef IMBANG_SCHED_LBLCR_H
 #define IMBANG_SCHED_LBLCR_H
 
+#include "../scratch.h"
 #include "contract.h"
 #include "cost.h"
 #include "least.h"
@@ -127,8 +128,7 @@ static __always_inline void set_add(struct locality_set *set, __u32 id, __u64 no
 
 static __always_inline void set_new(const struct locality_key *key, __u32 id, __u64 now)
 {
-	__u32 slot = SCRATCH_PACKET;
-	union scratch *room = bpf_map_lookup_elem(&scratch, &slot);
+	struct scratch *room = get_scratch(SCRATCH_PACKET);
 
 	if (!room)
 		return;
