@@ -145,7 +145,7 @@ static __always_inline __s64 backup_ahead(const struct flow *flow, const struct 
 	struct settings *set = get_settings();
 	__u64 timeout, last;
 
-	if (!set || backup_untouched(flow))
+	if (backup_untouched(flow))
 		return BACKUP_NEVER;
 	timeout = told_timeout(flow, seen, set);
 	/* Its end is not a timeout after a packet, as when timeouts were shortened since. */

@@ -114,7 +114,7 @@ __noinline int challenge(struct __sk_buff *skb, struct packet *p)
 	struct settings *set = get_settings();
 	struct tcphdr *tcp;
 
-	if (!p || !set || !challenging(set))
+	if (!p || !challenging(set))
 		return UNDECIDED;
 	if (p->tcp_bits & TCP_BIT_RST) {
 		tcp = plain_tcp(skb, p);
@@ -140,7 +140,7 @@ __noinline int admitted(const struct packet *p)
 {
 	struct settings *set = get_settings();
 
-	if (!p || !set || p->flow.protocol != IPPROTO_TCP || !challenging(set))
+	if (!p || p->flow.protocol != IPPROTO_TCP || !challenging(set))
 		return 1;
 	return proven(&p->flow.src, !p->peek);
 }

@@ -96,9 +96,7 @@ static __always_inline int listened(enum listeners kind)
 /* Whether the next build's timers go on in place of this one's. */
 static __always_inline int clock_ends(void)
 {
-	struct settings *set = get_settings();
-
-	return set && set->successor;
+	return get_settings()->successor;
 }
 
 /* Sets a clock going, if it does not; 0 when it goes. */

@@ -44,7 +44,7 @@ __noinline int foresee_conn(struct packet *p)
 	struct conn seen;
 	struct server *s;
 
-	if (!explanation || !set)
+	if (!explanation)
 		return VERDICT_DROP;
 	if (!conn_look(&p->flow, &seen))
 		return UNDECIDED;
@@ -97,7 +97,7 @@ static __always_inline int foresee(struct __sk_buff *skb, struct packet *p)
 
 	if (parsed != PARSED)
 		return pass(p, parsed);
-	if (!set || !in_use(p, set))
+	if (!in_use(p, set))
 		return pass(p, REASON_PASS_NO_SERVICE);
 	if (stands_by(set))
 		return pass(p, REASON_PASS_BACKUP);

@@ -122,7 +122,7 @@ __noinline int may_be_anothers(const struct packet *p)
 	struct flow client;
 	struct conn seen;
 
-	if (!p || !set || p->peek || p->outdated)
+	if (!p || p->peek || p->outdated)
 		return 0;
 	if (of_a_server(p))
 		return !begins(p) && !reply_conn(&p->flow, &client, &seen);

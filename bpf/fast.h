@@ -255,7 +255,7 @@ static __always_inline int fast_move(struct conn *c, const union conn_key *key, 
 	__u32 by, moved = 0;
 	__s32 active;
 
-	if (!set || traced())
+	if (traced())
 		return 0;
 	by = rules(TCP_NONE, change.direction, set);
 	HOOK(CONN_FAST);
@@ -424,8 +424,7 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies
 	struct settled s = {};
 	int found;
 
-	if (!set || set->drain_timeout | set->standby ||
-	    !(family == AF_INET ? set->in_use4 : set->in_use6))
+	if (set->drain_timeout | set->standby || !(family == AF_INET ? set->in_use4 : set->in_use6))
 		return UNDECIDED;
 	if (!plain_skb(skb, &p, family) || p.ttl <= 1)
 		return UNDECIDED;

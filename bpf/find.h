@@ -39,7 +39,7 @@ __noinline int find(struct packet *p, int expect_replies)
 	struct conn seen, *c;
 	struct server *s;
 
-	if (!p || !set)
+	if (!p)
 		return VERDICT_DROP;
 	if (expect_replies && reply_conn(&p->flow, &client, &seen))
 		return reply_found(p, &client, &seen, set);
@@ -64,7 +64,7 @@ __noinline int find_reply(struct __sk_buff *skb, struct packet *p)
 	struct flow client;
 	struct conn seen;
 
-	if (!p || !set || !reply_conn(&p->flow, &client, &seen))
+	if (!p || !reply_conn(&p->flow, &client, &seen))
 		return UNDECIDED;
 	p->news &= ~NEWS_ASIDE;
 	if (!from_side_of(skb, p, &p->flow.src, seen.server) && !may_be_handed(skb, p, &client.dst))
@@ -93,7 +93,7 @@ __noinline int find_later(struct __sk_buff *skb, struct packet *p)
 	struct conn seen, *c;
 	struct server *s;
 
-	if (!p || !set)
+	if (!p)
 		return VERDICT_DROP;
 	f = fragment_find(p);
 	if (!f)

@@ -46,7 +46,7 @@ __noinline int local_reply(struct packet *p)
 	struct flow client;
 	struct conn seen;
 
-	if (!p || !set)
+	if (!p)
 		return VERDICT_DROP;
 	return local_reply_conn(p, &client, &seen) ? conn_out(p, &client, &seen, set) : UNDECIDED;
 }
@@ -61,7 +61,7 @@ static __always_inline int handle_local(struct __sk_buff *skb)
 		count_reason(REASON_DROP_GUARDED);
 		return VERDICT_DROP;
 	}
-	if (!set || !(set->in_use4 | set->in_use6) || parse(skb, &p) != PARSED)
+	if (!(set->in_use4 | set->in_use6) || parse(skb, &p) != PARSED)
 		return VERDICT_PASS;
 	p.ifindex = skb->ifindex;
 	if (set->steering) {

@@ -101,7 +101,7 @@ __noinline int outbound_open(struct packet *p, const struct service *svc, __u32 
 	struct conn fresh = {};
 	int rc;
 
-	if (!p || !svc || !s || !l || !set)
+	if (!p || !svc || !s || !l)
 		return VERDICT_DROP;
 	fresh.server = id;
 	fresh.port = s->port;
@@ -188,7 +188,7 @@ __noinline int outbound_packet(struct __sk_buff *skb, struct packet *p)
 	struct settings *set = get_settings();
 	int decision;
 
-	if (!p || !set || !set->engines || p->flow.protocol != IPPROTO_UDP)
+	if (!p || !set->engines || p->flow.protocol != IPPROTO_UDP)
 		return VERDICT_PASS;
 	decision = outbound_find(skb, p);
 	return decision == UNDECIDED ? find_reply(skb, p) : decision;

@@ -85,7 +85,7 @@ __noinline __u32 template_use(const struct packet *p, const struct service *svc)
 	struct conn seen;
 	__u32 id;
 
-	if (!p || !svc || !set)
+	if (!p || !svc)
 		return NO_SERVER;
 	template_flow(&p->flow, svc->template, svc->netmask, svc->fwmark, &key);
 	if (!conn_look(&key, &seen))

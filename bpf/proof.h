@@ -69,11 +69,9 @@ static __always_inline void unproven_counted(__u32 server, __s32 n)
 /* The table has n more of such entries, 1 or -1. */
 static __noinline void entry_counted(const struct flow *flow, __u32 server, __u8 flags, __s32 n)
 {
-	struct settings *set = get_settings();
-
 	if (flags & CONN_UNPROVEN)
 		unproven_counted(server, n);
-	if (set && set->client_share && !flow->template)
+	if (get_settings()->client_share && !flow->template)
 		client_counted(&flow->src, n);
 }
 

@@ -72,12 +72,11 @@ __noinline int from_side_of(struct __sk_buff *skb, const struct packet *p,
 	__u8 mac[ETH_ALEN] __attribute__((aligned(2)));
 	struct settings *set = get_settings();
 
-	if (!p || !addr || !set)
+	if (!p || !addr)
 		return 0;
 	if (!set->reply_filter || skb->cb[0] & EXPECT_REPLIES)
 		return 1;
-	return !source_mac(skb, mac) &&
-	       route_leads_back(skb, HOOK_TC, p, addr, id, mac, set);
+	return !source_mac(skb, mac) && route_leads_back(skb, HOOK_TC, p, addr, id, mac, set);
 }
 
 /* Likewise a reply, before there is an skb. */
@@ -87,11 +86,10 @@ __noinline int xdp_from_side_of(struct xdp_md *ctx, const struct packet *p, __u3
 	__u8 mac[ETH_ALEN] __attribute__((aligned(2)));
 	struct settings *set = get_settings();
 
-	if (!p || !set || (void *)(eth + 1) > (void *)(long)ctx->data_end)
+	if (!p || (void *)(eth + 1) > (void *)(long)ctx->data_end)
 		return 0;
 	mac_copy(mac, eth->h_source);
-	return !set->reply_filter ||
-	       route_leads_back(ctx, HOOK_XDP, p, &p->flow.src, id, mac, set);
+	return !set->reply_filter || route_leads_back(ctx, HOOK_XDP, p, &p->flow.src, id, mac, set);
 }
 
 /* Whether a frame of a server's came from the sender that was kept. A function: the fast path

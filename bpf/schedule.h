@@ -27,9 +27,7 @@
 static __always_inline void pick_for(const struct packet *p, const struct service *svc,
 				     struct pick *pick)
 {
-	struct settings *set = get_settings();
-
-	pick->fallback = set && set->hash_fallback;
+	pick->fallback = get_settings()->hash_fallback;
 	pick->service = svc->id;
 	pick->incarnation = svc->incarnation;
 	pick->first = svc->first;
@@ -62,7 +60,7 @@ __noinline int conn_end(struct packet *p)
 	struct settings *set = get_settings();
 	struct conn seen;
 
-	if (!p || !set || !conn_look(&p->flow, &seen) ||
+	if (!p || !conn_look(&p->flow, &seen) ||
 	    !conn_outdated(p, &seen, available_server(&seen), set) ||
 	    !conn_kill(&p->flow, &seen, KILL_SAME_STATE))
 		return 0;
@@ -98,7 +96,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	struct conn fresh = {};
 	int verdict, rc;
 
-	if (!p || !svc || !set)
+	if (!p || !svc)
 		return VERDICT_DROP;
 	fresh.server = id;
 	fresh.template = svc->template;
@@ -189,7 +187,7 @@ __noinline __u32 choose(struct packet *p, const struct service *svc)
 	struct pick pick = {};
 	__u32 id;
 
-	if (!p || !svc || !set)
+	if (!p || !svc)
 		return NO_SERVER;
 	pick_for(p, svc, &pick);
 	HOOK(CHOOSE);
@@ -235,8 +233,7 @@ __noinline int one_packet_told(const struct packet *p, const struct service *svc
 	struct sync_question q = {};
 	struct control control;
 
-	if (!p || !svc || !set || !followed() ||
-	    (!set->sync_version && set->syncing == SYNCING_ALL))
+	if (!p || !svc || !followed() || (!set->sync_version && set->syncing == SYNCING_ALL))
 		return 0;
 	q.now = now_coarse_ns();
 	control.kind = by_call(svc) ? TEMPLATE_CALL : svc->template;
@@ -295,7 +292,7 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 	int again;
 	__u32 id;
 
-	if (!p || !set)
+	if (!p)
 		return VERDICT_DROP;
 	again = p->reason == REASON_DROP_TABLE_FULL;
 	if (again) {

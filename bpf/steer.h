@@ -57,7 +57,7 @@ __noinline int steer_out(struct __sk_buff *skb, struct packet *p)
 	struct check_flow *c;
 	int verdict;
 
-	if (!p || !set || !may_be_steered(p, set))
+	if (!p || !may_be_steered(p, set))
 		return UNDECIDED;
 	c = check_of(&p->flow);
 	if (!c || c->reply)
@@ -89,7 +89,7 @@ __noinline int steer_in(struct __sk_buff *skb, struct packet *p)
 	struct check_flow *c;
 	struct flow back;
 
-	if (!p || p->peek || !set || !may_be_steered(p, set))
+	if (!p || p->peek || !may_be_steered(p, set))
 		return UNDECIDED;
 	c = check_of(&p->flow);
 	if (c && c->reply) {

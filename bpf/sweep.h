@@ -41,7 +41,7 @@ static __always_inline int sweep_idle(const struct conn *c, __u64 now)
 	__u32 packets = c->in_packets;
 	__s64 left = c->expires - now;
 
-	if (!set || !packets || packets >= MANY_PACKETS)
+	if (!packets || packets >= MANY_PACKETS)
 		return 0;
 	if ((__s64)conn_timeout(c->server, c->state, set) < left + (__s64)SWEEP_IDLE)
 		return 0;
@@ -147,7 +147,7 @@ static int sweep_timer(void *map, __u32 *key, struct clock *c)
 
 	if (clock_ends())
 		return 0;
-	if (set && set->drop_entry) {
+	if (set->drop_entry) {
 		next = SWEEP_BEAT;
 		if (defence_works(set->drop_entry)) {
 			sweep_family(AF_INET, beat);

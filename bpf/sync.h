@@ -179,7 +179,7 @@ static __always_inline int sync_decide_in(const struct flow *flow, union conn_ke
 	struct settings *set = get_settings();
 	int selected = 0;
 
-	if (!c || !set)
+	if (!c)
 		return 0;
 	bpf_spin_lock(&c->lock);
 	if (conn_lives(c, key, family) && (q->server == NO_SERVER || c->server == q->server)) {
@@ -250,7 +250,7 @@ __noinline int sync_packet(const struct packet *p)
 	q.now = now_coarse_ns();
 	if (sync_decide(&p->flow, &q, &control))
 		follow_tell(&p->flow, 0, FOLLOW_TELL, 0);
-	else if (set && !set->sync_version && set->syncing == SYNCING_ALL)
+	else if (!set->sync_version && set->syncing == SYNCING_ALL)
 		return 0; /* ip_vs_sync_conn_v0: templates come with connections that are told */
 	if (control.kind)
 		sync_template(&p->flow, &control, &q);
@@ -261,9 +261,7 @@ __noinline int sync_packet(const struct packet *p)
  * (expire_later of ip_vs_conn_expire). */
 static __always_inline void sync_linger(const struct flow *flow)
 {
-	struct settings *set = get_settings();
-
-	if (set && set->syncing)
+	if (get_settings()->syncing)
 		follow_tell(flow, 0, FOLLOW_TELL, 0);
 }
 

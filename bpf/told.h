@@ -118,7 +118,7 @@ static __always_inline __u64 told_timeout(const struct flow *flow, const struct 
 {
 	if (flow->template)
 		return c->timeout * NSEC_PER_SEC;
-	return set ? set->timeout[c->state & 31] : 0;
+	return set->timeout[c->state & 31];
 }
 
 /* The unit, as a power of two [ns]: without branches, of which the verifier would follow

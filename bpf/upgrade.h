@@ -39,8 +39,7 @@ struct {
 /* Calls the next build's program of an entry, if it is to go on; returns if not. */
 #define HAND_OVER(ctx, map, entry)                            \
 	do {                                                  \
-		struct settings *set = get_settings();        \
-		if (set && set->successor)                    \
+		if (get_settings()->successor)                \
 			bpf_tail_call((ctx), (map), (entry)); \
 	} while (0)
 
@@ -53,7 +52,7 @@ __noinline int awaits_adoption(const struct packet *p)
 	struct service *svc;
 	struct flow client;
 
-	if (!p || !set || !set->adopting || p->peek)
+	if (!p || !set->adopting || p->peek)
 		return 0;
 	if (reply_owner_of(&p->flow) || reverse_find(&p->flow, &client))
 		return 1;

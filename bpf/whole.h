@@ -45,7 +45,7 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p)
 	if (parsed != PARSED)
 		return pass(p, parsed);
 	/* An error about a tunnel may be of another family than its service. */
-	if (!set || !(in_use(p, set) || (is_icmp(p) && (set->in_use4 || set->in_use6))))
+	if (!(in_use(p, set) || (is_icmp(p) && (set->in_use4 || set->in_use6))))
 		return pass(p, REASON_PASS_NO_SERVICE);
 	if (stands_by(set))
 		return stand_by(skb, p);

@@ -126,7 +126,7 @@ static __always_inline int xdp_fast(struct xdp_md *ctx, int expect_replies)
 {
 	struct settings *set = get_settings();
 
-	switch (set ? xdp_family(ctx, set) : 0) {
+	switch (xdp_family(ctx, set)) {
 	case AF_INET:
 		return xdp_steady4(ctx, expect_replies, set);
 	case AF_INET6:
@@ -183,7 +183,7 @@ static __noinline int xdp_in(struct xdp_md *ctx, struct packet *p)
 	if (!c)
 		return UNDECIDED;
 	s = seen.flags & CONN_HAIRPIN ? 0 : available_server(&seen);
-	if (!s || !set || reset_due(p, s) || conn_outdated(p, &seen, s, set) ||
+	if (!s || reset_due(p, s) || conn_outdated(p, &seen, s, set) ||
 	    !xdp_route_in(ctx, p, s, seen.forward, &route, set))
 		return XDP_PASS;
 	conn_in(p, &p->flow, c, &seen, s, set);
@@ -198,7 +198,7 @@ static __always_inline int xdp_out(struct xdp_md *ctx, struct packet *p, const s
 	struct settings *set = get_settings();
 	struct route *route;
 
-	if (!set || set->draining || seen->flags & CONN_HAIRPIN || !replies_return(seen->forward) ||
+	if (set->draining || seen->flags & CONN_HAIRPIN || !replies_return(seen->forward) ||
 	    !xdp_route(ctx, p, &client->dst, &p->flow.dst, &route, set))
 		return XDP_PASS;
 	conn_out(p, client, seen, set);
@@ -212,8 +212,7 @@ static __always_inline int xdp_opens(const struct packet *p)
 {
 	struct settings *set = get_settings();
 
-	return set && !set->fwmarks && !set->hairpin && !set->expire_nodest_conn &&
-	       may_open(p, set);
+	return !set->fwmarks && !set->hairpin && !set->expire_nodest_conn && may_open(p, set);
 }
 
 /* The packet that opened a connection: an XDP action. If it cannot go from here, it
@@ -228,7 +227,7 @@ __noinline int xdp_first(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return XDP_PASS;
-	if (s && set && xdp_route_in(ctx, p, s, p->forward, &route, set)) {
+	if (s && xdp_route_in(ctx, p, s, p->forward, &route, set)) {
 		count_in(p, s->service, id);
 		STAGE(OPEN);
 		return xdp_finish(ctx, p, NAT_DESTINATION, route, set);
@@ -244,7 +243,7 @@ static __always_inline int xdp_of_a_check(const struct packet *p)
 {
 	struct settings *set = get_settings();
 
-	return set && set->steering && of_a_check(p, set);
+	return set->steering && of_a_check(p, set);
 }
 
 /* A packet of no connection: an XDP action, or UNDECIDED if it opens none. */
@@ -273,7 +272,7 @@ static __noinline int xdp_parse(struct xdp_md *ctx, struct packet *p)
 	struct settings *set = get_settings();
 	int plain = 0;
 
-	switch (set ? xdp_family(ctx, set) : 0) {
+	switch (xdp_family(ctx, set)) {
 	case AF_INET:
 		plain = xdp_plain(ctx, p, AF_INET);
 		break;
@@ -291,9 +290,9 @@ static __always_inline enum xdp_side xdp_side(struct xdp_md *ctx)
 {
 	struct settings *set = get_settings();
 
-	if (set && set->one_device)
+	if (set->one_device)
 		return XDP_BOTH;
-	return set && set->xdp[1].ifindex == ctx->ingress_ifindex ? XDP_SERVERS : XDP_CLIENTS;
+	return set->xdp[1].ifindex == ctx->ingress_ifindex ? XDP_SERVERS : XDP_CLIENTS;
 }
 
 /* A packet of a server's, if it is one: an XDP action, or UNDECIDED. */
