@@ -29,14 +29,14 @@ int lb_whole(struct __sk_buff *skb)
 	return handle(skb);
 }
 
-/* user: programs that go on with a packet. */
+/* user: programs that go on with a packet, by enum entry: the next build's, and this one's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, ENTRIES + 1);
 	__uint(key_size, sizeof(__u32));
 	__array(values, int(void *));
 } stages SEC(".maps") = {
-	.values = { [0] = (void *)&lb_whole },
+	.values = { [ENTRY_MORE] = (void *)&lb_whole },
 };
 
 static __always_inline int enter(struct __sk_buff *skb, int expect_replies)
@@ -46,7 +46,7 @@ static __always_inline int enter(struct __sk_buff *skb, int expect_replies)
 	if (verdict != UNDECIDED && verdict != UNKNOWN)
 		return verdict;
 	skb->cb[0] = expect_replies | (verdict == UNKNOWN ? NOTHING_FOUND : 0);
-	bpf_tail_call(skb, &stages, 0);
+	bpf_tail_call(skb, &stages, ENTRY_MORE);
 	return VERDICT_PASS; /* the director is being taken down */
 }
 
@@ -56,7 +56,7 @@ SEC("tc")
 int lb_client(struct __sk_buff *skb)
 {
 	STAGE_BEGIN();
-	HAND_OVER(skb, &successors, ENTRY_CLIENT);
+	HAND_OVER(skb, &stages, ENTRY_CLIENT);
 	return enter(skb, 0);
 }
 
@@ -64,7 +64,7 @@ SEC("tc")
 int lb_server(struct __sk_buff *skb)
 {
 	STAGE_BEGIN();
-	HAND_OVER(skb, &successors, ENTRY_SERVER);
+	HAND_OVER(skb, &stages, ENTRY_SERVER);
 	return enter(skb, 1);
 }
 
@@ -82,11 +82,11 @@ int lb_xdp_more(struct xdp_md *ctx)
 /* user: as stages. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, ENTRIES + 1);
 	__uint(key_size, sizeof(__u32));
 	__array(values, int(void *));
 } xdp_stages SEC(".maps") = {
-	.values = { [0] = (void *)&lb_xdp_more },
+	.values = { [ENTRY_MORE] = (void *)&lb_xdp_more },
 };
 
 static __always_inline int xdp_enter(struct xdp_md *ctx, int expect_replies)
@@ -95,7 +95,7 @@ static __always_inline int xdp_enter(struct xdp_md *ctx, int expect_replies)
 
 	if (action != UNDECIDED)
 		return action;
-	bpf_tail_call(ctx, &xdp_stages, 0);
+	bpf_tail_call(ctx, &xdp_stages, ENTRY_MORE);
 	return XDP_PASS;
 }
 
@@ -103,7 +103,7 @@ SEC("xdp")
 int lb_xdp_client(struct xdp_md *ctx)
 {
 	STAGE_BEGIN();
-	HAND_OVER(ctx, &xdp_successors, ENTRY_CLIENT);
+	HAND_OVER(ctx, &xdp_stages, ENTRY_CLIENT);
 	return xdp_enter(ctx, 0);
 }
 
@@ -111,7 +111,7 @@ SEC("xdp")
 int lb_xdp_server(struct xdp_md *ctx)
 {
 	STAGE_BEGIN();
-	HAND_OVER(ctx, &xdp_successors, ENTRY_SERVER);
+	HAND_OVER(ctx, &xdp_stages, ENTRY_SERVER);
 	return xdp_enter(ctx, 1);
 }
 
@@ -122,7 +122,7 @@ int lb_local(struct __sk_buff *skb)
 	/* It came in somewhere: a packet forwarded. */
 	if (skb->ingress_ifindex)
 		return VERDICT_PASS;
-	HAND_OVER(skb, &successors, ENTRY_LOCAL);
+	HAND_OVER(skb, &stages, ENTRY_LOCAL);
 	return handle_local(skb);
 }
 

@@ -681,6 +681,7 @@ enum entry {
 	ENTRY_SERVER = 1,
 	ENTRY_LOCAL = 2,
 	ENTRIES = 8,
+	ENTRY_MORE = ENTRIES, /* none: where packets go on in the same build */
 };
 
 /* When a defence works. Linux's 2, which is 1 at work, is never written here. */

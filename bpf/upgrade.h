@@ -20,22 +20,6 @@
 #include "service.h"
 #include "settings.h"
 
-/* user: the next build's programs, by enum entry. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, ENTRIES);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(__u32));
-} successors SEC(".maps");
-
-/* user: likewise those of XDP. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, ENTRIES);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(__u32));
-} xdp_successors SEC(".maps");
-
 /* Calls the next build's program of an entry, if it is to go on; returns if not. */
 #define HAND_OVER(ctx, map, entry)                            \
 	do {                                                  \

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
@@ -71,7 +72,7 @@ func TestFastPath(t *testing.T) {
 // withoutWhole does something while there is only the fast path.
 func (r *rig) withoutWhole(do func()) {
 	r.Helper()
-	whole := uint32(0)
+	whole := uint32(bpfobj.LbEntryENTRY_MORE)
 	r.must(r.maps.Stages.Delete(whole))
 	do()
 	r.must(r.maps.Stages.Put(whole, r.progs.LbWhole))

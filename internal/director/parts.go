@@ -11,6 +11,8 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+
+	"imbang/internal/bpfobj"
 )
 
 // A part of the data plane is programs that are loaded when they are wanted for
@@ -26,7 +28,7 @@ const xdpStages = "xdp_stages"
 
 var (
 	partXDP = part{[]string{"lb_xdp_client", "lb_xdp_server", "lb_xdp_more"}, xdpStages, func(d *Director) error {
-		return d.maps.XdpStages.Put(uint32(0), d.progs.LbXdpMore)
+		return d.maps.XdpStages.Put(uint32(bpfobj.LbEntryENTRY_MORE), d.progs.LbXdpMore)
 	}}
 	partExplain = part{programs: []string{"explain"}}
 	parts       = []part{partXDP, partExplain}

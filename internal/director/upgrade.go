@@ -384,17 +384,27 @@ var entries = map[bpfobj.LbEntry]struct{ tc, xdp string }{
 	bpfobj.LbEntryENTRY_LOCAL:  {"lb_local", ""},
 }
 
+// successors is where a build's programs find those of the next: with its stages, or in
+// builds of ABI 1 in a map of their own.
+func (g *pinnedBuild) successors(stages, former string) *ebpf.Map {
+	if m := g.maps[former]; m != nil {
+		return m
+	}
+	return g.maps[stages]
+}
+
 // nameSuccessors enters the programs to which the loaded ones hand over.
 func (u *upgrade) nameSuccessors() error {
+	tc, xdp := u.cur.successors("stages", "successors"), u.cur.successors(xdpStages, "xdp_successors")
 	for n, e := range entries {
-		if err := u.cur.maps["successors"].Put(uint32(n), u.next.progs[e.tc]); err != nil {
+		if err := tc.Put(uint32(n), u.next.progs[e.tc]); err != nil {
 			return fmt.Errorf("%s: %w", e.tc, err)
 		}
 		p := u.next.progs[e.xdp]
 		if p == nil {
 			continue
 		}
-		if err := u.cur.maps["xdp_successors"].Put(uint32(n), p); err != nil {
+		if err := xdp.Put(uint32(n), p); err != nil {
 			return fmt.Errorf("%s: %w", e.xdp, err)
 		}
 	}

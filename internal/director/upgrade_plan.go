@@ -71,7 +71,7 @@ const (
 
 // policies has every map (a test compares).
 var policies = map[string]policy{
-	"barriers": own, "config": own, "stages": own, "xdp_stages": own, "successors": own, "xdp_successors": own, "clocks": own,
+	"barriers": own, "config": own, "stages": own, "xdp_stages": own, "clocks": own,
 
 	"conns4": adopt, "conns6": adopt, "wheel": adopt, "timer_entries4": adopt, "timer_entries6": adopt, "free_lists": adopt,
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
@@ -16,7 +17,7 @@ import (
 // withoutXDPMore does something while there is only the fast path of XDP.
 func (r *rig) withoutXDPMore(do func()) {
 	r.Helper()
-	more := uint32(0)
+	more := uint32(bpfobj.LbEntryENTRY_MORE)
 	r.must(r.maps.XdpStages.Delete(more))
 	do()
 	r.must(r.maps.XdpStages.Put(more, r.progs.LbXdpMore))

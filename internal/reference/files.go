@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/cilium/ebpf"
 
@@ -90,17 +89,15 @@ var bpfMaps = map[string]struct{ writer, contents string }{
 	"service_states":   {byPrograms, "what the scheduler of each service remembers"},
 	"service_zeros":    {byCommands, "as `server_zeros`, of services"},
 	"services":         {byCommands, "virtual services"},
-	"stages":           {byCommands, "program of the whole path, for a tail call"},
+	"stages":           {byCommands, "program of the whole path, for a tail call; upgrade: programs of the next build"},
 	"state":            {byPrograms, "state of the SYN flood detection, where unproven entries are most, and of Linux's defence modes; whether the reverse tables ever had an entry"},
-	"successors":       {byCommands, "upgrade: programs of the next build"},
 	"timer_entries4":   {byPrograms, "timer entries of IPv4 connections"},
 	"timer_entries6":   {byPrograms, "timer entries of IPv6 connections"},
 	"unheard":          {byPrograms, "events that a tracer's or follower's ring had no room for"},
 	"tracers":          {byFollowers, "filter and lease of each tracer"},
 	"trees":            {byPrograms, "tournament trees of schedulers by cost"},
 	"wheel":            {byPrograms, "slots of the timer wheel"},
-	"xdp_stages":       {byCommands, "XDP programs, for a tail call"},
-	"xdp_successors":   {byCommands, "upgrade: XDP programs of the next build"},
+	"xdp_stages":       {byCommands, "the same of XDP"},
 }
 
 // upgradeOf says what an upgrade does with a map.
