@@ -140,7 +140,7 @@ func wantReply(t *testing.T, got result, vip string) {
 // What a client sends in a server's name is dropped and changes nothing; the same packets
 // of the server go on. On one device the next hop's hardware address distinguishes them.
 func TestForgedReplies(t *testing.T) {
-	onSides(t, newRig2, func(t *testing.T, r *rig, f family, one bool) {
+	onSides(t, false, func(t *testing.T, r *rig, f family, one bool) {
 		server, client, vip := at(f.server(0), 8080), at(f.client, 2000), at(f.vip(vipMasq), 80)
 		r.opened(f, server, client, vip)
 		r.forgetAllowances()
@@ -402,7 +402,7 @@ func TestForgedCallOfAServer(t *testing.T) {
 
 // Replies of a server that is the director leave; what comes in with its address is not of it.
 func TestForgedLocalReplies(t *testing.T) {
-	onSides(t, newRig2, func(t *testing.T, r *rig, f family, one bool) {
+	onSides(t, false, func(t *testing.T, r *rig, f family, one bool) {
 		client, vip, server := at(f.client, 2000), at(f.vip(vipMasq), 80), at(f.own().String(), 8080)
 		r.serve(tcpService(vip, "rr"), model.Server{Addr: f.own(), Port: 8080, Weight: 1})
 		r.fromClient(testenv.TCP(client, vip, "S"))
