@@ -53,7 +53,6 @@ const (
 	LbMapAddressLeases   = "address_leases"
 	LbMapAllowances      = "allowances"
 	LbMapAsked           = "asked"
-	LbMapAttacks         = "attacks"
 	LbMapBarriers        = "barriers"
 	LbMapBucketTables    = "bucket_tables"
 	LbMapCallNumbers     = "call_numbers"
@@ -62,13 +61,11 @@ const (
 	LbMapCheckFlows      = "check_flows"
 	LbMapClientCounts    = "client_counts"
 	LbMapClocks          = "clocks"
-	LbMapConfig          = "config"
 	LbMapConnRecords     = "conn_records"
 	LbMapConns4          = "conns4"
 	LbMapConns6          = "conns6"
 	LbMapCrowds          = "crowds"
 	LbMapCuttings        = "cuttings"
-	LbMapDefences        = "defences"
 	LbMapFailoverWords   = "failover_words"
 	LbMapFairSums        = "fair_sums"
 	LbMapFollowRings     = "follow_rings"
@@ -79,22 +76,18 @@ const (
 	LbMapHairpins        = "hairpins"
 	LbMapHandOvers       = "hand_overs"
 	LbMapHandshakes      = "handshakes"
-	LbMapListed          = "listed"
 	LbMapListenedUntil   = "listened_until"
 	LbMapLoads           = "loads"
 	LbMapLocalities      = "localities"
 	LbMapLocalitySets    = "locality_sets"
-	LbMapMaglevScratch   = "maglev_scratch"
 	LbMapMaglevTurns     = "maglev_turns"
 	LbMapMaglevs         = "maglevs"
 	LbMapMarks           = "marks"
-	LbMapMoments         = "moments"
 	LbMapOrder           = "order"
 	LbMapOutbound        = "outbound"
 	LbMapPeerDirectors   = "peer_directors"
 	LbMapPeers           = "peers"
 	LbMapProofs          = "proofs"
-	LbMapQuarantines     = "quarantines"
 	LbMapRampTurns       = "ramp_turns"
 	LbMapReasons         = "reasons"
 	LbMapReplyAddresses  = "reply_addresses"
@@ -104,24 +97,18 @@ const (
 	LbMapRings           = "rings"
 	LbMapRoutes          = "routes"
 	LbMapScratch         = "scratch"
-	LbMapSecrets         = "secrets"
 	LbMapServerBirths    = "server_births"
 	LbMapServerCounters  = "server_counters"
 	LbMapServerRates     = "server_rates"
 	LbMapServerZeros     = "server_zeros"
 	LbMapServers         = "servers"
 	LbMapServiceBirths   = "service_births"
-	LbMapServiceCopies   = "service_copies"
 	LbMapServiceCounters = "service_counters"
 	LbMapServiceRates    = "service_rates"
 	LbMapServiceStates   = "service_states"
 	LbMapServiceZeros    = "service_zeros"
 	LbMapServices        = "services"
-	LbMapSipReaders      = "sip_readers"
-	LbMapSources         = "sources"
 	LbMapStages          = "stages"
-	LbMapStories         = "stories"
-	LbMapSuccessors      = "successors"
 	LbMapTimerEntries4   = "timer_entries4"
 	LbMapTimerEntries6   = "timer_entries6"
 	LbMapTracers         = "tracers"
@@ -129,7 +116,6 @@ const (
 	LbMapUnheard         = "unheard"
 	LbMapWheel           = "wheel"
 	LbMapXdpStages       = "xdp_stages"
-	LbMapXdpSuccessors   = "xdp_successors"
 	LbProgAdoptConns     = "adopt_conns"
 	LbProgEndOrphans     = "end_orphans"
 	LbProgExplain        = "explain"
@@ -213,7 +199,6 @@ type LbMapSpecs struct {
 	AddressLeases   *ebpf.MapSpec `ebpf:"address_leases"`
 	Allowances      *ebpf.MapSpec `ebpf:"allowances"`
 	Asked           *ebpf.MapSpec `ebpf:"asked"`
-	Attacks         *ebpf.MapSpec `ebpf:"attacks"`
 	Barriers        *ebpf.MapSpec `ebpf:"barriers"`
 	BucketTables    *ebpf.MapSpec `ebpf:"bucket_tables"`
 	CallNumbers     *ebpf.MapSpec `ebpf:"call_numbers"`
@@ -222,13 +207,11 @@ type LbMapSpecs struct {
 	CheckFlows      *ebpf.MapSpec `ebpf:"check_flows"`
 	ClientCounts    *ebpf.MapSpec `ebpf:"client_counts"`
 	Clocks          *ebpf.MapSpec `ebpf:"clocks"`
-	Config          *ebpf.MapSpec `ebpf:"config"`
 	ConnRecords     *ebpf.MapSpec `ebpf:"conn_records"`
 	Conns4          *ebpf.MapSpec `ebpf:"conns4"`
 	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
 	Crowds          *ebpf.MapSpec `ebpf:"crowds"`
 	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
-	Defences        *ebpf.MapSpec `ebpf:"defences"`
 	FailoverWords   *ebpf.MapSpec `ebpf:"failover_words"`
 	FairSums        *ebpf.MapSpec `ebpf:"fair_sums"`
 	FollowRings     *ebpf.MapSpec `ebpf:"follow_rings"`
@@ -239,22 +222,18 @@ type LbMapSpecs struct {
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	HandOvers       *ebpf.MapSpec `ebpf:"hand_overs"`
 	Handshakes      *ebpf.MapSpec `ebpf:"handshakes"`
-	Listed          *ebpf.MapSpec `ebpf:"listed"`
 	ListenedUntil   *ebpf.MapSpec `ebpf:"listened_until"`
 	Loads           *ebpf.MapSpec `ebpf:"loads"`
 	Localities      *ebpf.MapSpec `ebpf:"localities"`
 	LocalitySets    *ebpf.MapSpec `ebpf:"locality_sets"`
-	MaglevScratch   *ebpf.MapSpec `ebpf:"maglev_scratch"`
 	MaglevTurns     *ebpf.MapSpec `ebpf:"maglev_turns"`
 	Maglevs         *ebpf.MapSpec `ebpf:"maglevs"`
 	Marks           *ebpf.MapSpec `ebpf:"marks"`
-	Moments         *ebpf.MapSpec `ebpf:"moments"`
 	Order           *ebpf.MapSpec `ebpf:"order"`
 	Outbound        *ebpf.MapSpec `ebpf:"outbound"`
 	PeerDirectors   *ebpf.MapSpec `ebpf:"peer_directors"`
 	Peers           *ebpf.MapSpec `ebpf:"peers"`
 	Proofs          *ebpf.MapSpec `ebpf:"proofs"`
-	Quarantines     *ebpf.MapSpec `ebpf:"quarantines"`
 	RampTurns       *ebpf.MapSpec `ebpf:"ramp_turns"`
 	Reasons         *ebpf.MapSpec `ebpf:"reasons"`
 	ReplyAddresses  *ebpf.MapSpec `ebpf:"reply_addresses"`
@@ -264,24 +243,18 @@ type LbMapSpecs struct {
 	Rings           *ebpf.MapSpec `ebpf:"rings"`
 	Routes          *ebpf.MapSpec `ebpf:"routes"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
-	Secrets         *ebpf.MapSpec `ebpf:"secrets"`
 	ServerBirths    *ebpf.MapSpec `ebpf:"server_births"`
 	ServerCounters  *ebpf.MapSpec `ebpf:"server_counters"`
 	ServerRates     *ebpf.MapSpec `ebpf:"server_rates"`
 	ServerZeros     *ebpf.MapSpec `ebpf:"server_zeros"`
 	Servers         *ebpf.MapSpec `ebpf:"servers"`
 	ServiceBirths   *ebpf.MapSpec `ebpf:"service_births"`
-	ServiceCopies   *ebpf.MapSpec `ebpf:"service_copies"`
 	ServiceCounters *ebpf.MapSpec `ebpf:"service_counters"`
 	ServiceRates    *ebpf.MapSpec `ebpf:"service_rates"`
 	ServiceStates   *ebpf.MapSpec `ebpf:"service_states"`
 	ServiceZeros    *ebpf.MapSpec `ebpf:"service_zeros"`
 	Services        *ebpf.MapSpec `ebpf:"services"`
-	SipReaders      *ebpf.MapSpec `ebpf:"sip_readers"`
-	Sources         *ebpf.MapSpec `ebpf:"sources"`
 	Stages          *ebpf.MapSpec `ebpf:"stages"`
-	Stories         *ebpf.MapSpec `ebpf:"stories"`
-	Successors      *ebpf.MapSpec `ebpf:"successors"`
 	TimerEntries4   *ebpf.MapSpec `ebpf:"timer_entries4"`
 	TimerEntries6   *ebpf.MapSpec `ebpf:"timer_entries6"`
 	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
@@ -289,7 +262,6 @@ type LbMapSpecs struct {
 	Unheard         *ebpf.MapSpec `ebpf:"unheard"`
 	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
 	XdpStages       *ebpf.MapSpec `ebpf:"xdp_stages"`
-	XdpSuccessors   *ebpf.MapSpec `ebpf:"xdp_successors"`
 }
 
 // LbVariableSpecs contains global variables before they are loaded into the kernel.
@@ -323,7 +295,6 @@ type LbMaps struct {
 	AddressLeases   *ebpf.Map `ebpf:"address_leases"`
 	Allowances      *ebpf.Map `ebpf:"allowances"`
 	Asked           *ebpf.Map `ebpf:"asked"`
-	Attacks         *ebpf.Map `ebpf:"attacks"`
 	Barriers        *ebpf.Map `ebpf:"barriers"`
 	BucketTables    *ebpf.Map `ebpf:"bucket_tables"`
 	CallNumbers     *ebpf.Map `ebpf:"call_numbers"`
@@ -332,13 +303,11 @@ type LbMaps struct {
 	CheckFlows      *ebpf.Map `ebpf:"check_flows"`
 	ClientCounts    *ebpf.Map `ebpf:"client_counts"`
 	Clocks          *ebpf.Map `ebpf:"clocks"`
-	Config          *ebpf.Map `ebpf:"config"`
 	ConnRecords     *ebpf.Map `ebpf:"conn_records"`
 	Conns4          *ebpf.Map `ebpf:"conns4"`
 	Conns6          *ebpf.Map `ebpf:"conns6"`
 	Crowds          *ebpf.Map `ebpf:"crowds"`
 	Cuttings        *ebpf.Map `ebpf:"cuttings"`
-	Defences        *ebpf.Map `ebpf:"defences"`
 	FailoverWords   *ebpf.Map `ebpf:"failover_words"`
 	FairSums        *ebpf.Map `ebpf:"fair_sums"`
 	FollowRings     *ebpf.Map `ebpf:"follow_rings"`
@@ -349,22 +318,18 @@ type LbMaps struct {
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	HandOvers       *ebpf.Map `ebpf:"hand_overs"`
 	Handshakes      *ebpf.Map `ebpf:"handshakes"`
-	Listed          *ebpf.Map `ebpf:"listed"`
 	ListenedUntil   *ebpf.Map `ebpf:"listened_until"`
 	Loads           *ebpf.Map `ebpf:"loads"`
 	Localities      *ebpf.Map `ebpf:"localities"`
 	LocalitySets    *ebpf.Map `ebpf:"locality_sets"`
-	MaglevScratch   *ebpf.Map `ebpf:"maglev_scratch"`
 	MaglevTurns     *ebpf.Map `ebpf:"maglev_turns"`
 	Maglevs         *ebpf.Map `ebpf:"maglevs"`
 	Marks           *ebpf.Map `ebpf:"marks"`
-	Moments         *ebpf.Map `ebpf:"moments"`
 	Order           *ebpf.Map `ebpf:"order"`
 	Outbound        *ebpf.Map `ebpf:"outbound"`
 	PeerDirectors   *ebpf.Map `ebpf:"peer_directors"`
 	Peers           *ebpf.Map `ebpf:"peers"`
 	Proofs          *ebpf.Map `ebpf:"proofs"`
-	Quarantines     *ebpf.Map `ebpf:"quarantines"`
 	RampTurns       *ebpf.Map `ebpf:"ramp_turns"`
 	Reasons         *ebpf.Map `ebpf:"reasons"`
 	ReplyAddresses  *ebpf.Map `ebpf:"reply_addresses"`
@@ -374,24 +339,18 @@ type LbMaps struct {
 	Rings           *ebpf.Map `ebpf:"rings"`
 	Routes          *ebpf.Map `ebpf:"routes"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
-	Secrets         *ebpf.Map `ebpf:"secrets"`
 	ServerBirths    *ebpf.Map `ebpf:"server_births"`
 	ServerCounters  *ebpf.Map `ebpf:"server_counters"`
 	ServerRates     *ebpf.Map `ebpf:"server_rates"`
 	ServerZeros     *ebpf.Map `ebpf:"server_zeros"`
 	Servers         *ebpf.Map `ebpf:"servers"`
 	ServiceBirths   *ebpf.Map `ebpf:"service_births"`
-	ServiceCopies   *ebpf.Map `ebpf:"service_copies"`
 	ServiceCounters *ebpf.Map `ebpf:"service_counters"`
 	ServiceRates    *ebpf.Map `ebpf:"service_rates"`
 	ServiceStates   *ebpf.Map `ebpf:"service_states"`
 	ServiceZeros    *ebpf.Map `ebpf:"service_zeros"`
 	Services        *ebpf.Map `ebpf:"services"`
-	SipReaders      *ebpf.Map `ebpf:"sip_readers"`
-	Sources         *ebpf.Map `ebpf:"sources"`
 	Stages          *ebpf.Map `ebpf:"stages"`
-	Stories         *ebpf.Map `ebpf:"stories"`
-	Successors      *ebpf.Map `ebpf:"successors"`
 	TimerEntries4   *ebpf.Map `ebpf:"timer_entries4"`
 	TimerEntries6   *ebpf.Map `ebpf:"timer_entries6"`
 	Tracers         *ebpf.Map `ebpf:"tracers"`
@@ -399,7 +358,6 @@ type LbMaps struct {
 	Unheard         *ebpf.Map `ebpf:"unheard"`
 	Wheel           *ebpf.Map `ebpf:"wheel"`
 	XdpStages       *ebpf.Map `ebpf:"xdp_stages"`
-	XdpSuccessors   *ebpf.Map `ebpf:"xdp_successors"`
 }
 
 func (m *LbMaps) Close() error {
@@ -407,7 +365,6 @@ func (m *LbMaps) Close() error {
 		m.AddressLeases,
 		m.Allowances,
 		m.Asked,
-		m.Attacks,
 		m.Barriers,
 		m.BucketTables,
 		m.CallNumbers,
@@ -416,13 +373,11 @@ func (m *LbMaps) Close() error {
 		m.CheckFlows,
 		m.ClientCounts,
 		m.Clocks,
-		m.Config,
 		m.ConnRecords,
 		m.Conns4,
 		m.Conns6,
 		m.Crowds,
 		m.Cuttings,
-		m.Defences,
 		m.FailoverWords,
 		m.FairSums,
 		m.FollowRings,
@@ -433,22 +388,18 @@ func (m *LbMaps) Close() error {
 		m.Hairpins,
 		m.HandOvers,
 		m.Handshakes,
-		m.Listed,
 		m.ListenedUntil,
 		m.Loads,
 		m.Localities,
 		m.LocalitySets,
-		m.MaglevScratch,
 		m.MaglevTurns,
 		m.Maglevs,
 		m.Marks,
-		m.Moments,
 		m.Order,
 		m.Outbound,
 		m.PeerDirectors,
 		m.Peers,
 		m.Proofs,
-		m.Quarantines,
 		m.RampTurns,
 		m.Reasons,
 		m.ReplyAddresses,
@@ -458,24 +409,18 @@ func (m *LbMaps) Close() error {
 		m.Rings,
 		m.Routes,
 		m.Scratch,
-		m.Secrets,
 		m.ServerBirths,
 		m.ServerCounters,
 		m.ServerRates,
 		m.ServerZeros,
 		m.Servers,
 		m.ServiceBirths,
-		m.ServiceCopies,
 		m.ServiceCounters,
 		m.ServiceRates,
 		m.ServiceStates,
 		m.ServiceZeros,
 		m.Services,
-		m.SipReaders,
-		m.Sources,
 		m.Stages,
-		m.Stories,
-		m.Successors,
 		m.TimerEntries4,
 		m.TimerEntries6,
 		m.Tracers,
@@ -483,7 +428,6 @@ func (m *LbMaps) Close() error {
 		m.Unheard,
 		m.Wheel,
 		m.XdpStages,
-		m.XdpSuccessors,
 	)
 }
 
