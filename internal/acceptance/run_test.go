@@ -99,8 +99,8 @@ func (k *keeper) start() {
 	if err := k.Director.Start(k.cmd); err != nil {
 		k.t.Fatal(err)
 	}
-	// It loads the data plane: seconds of CPU time, which others may need, too.
-	for began := time.Now(); time.Since(began) < patience; time.Sleep(50 * time.Millisecond) {
+	// It loads the data plane: seconds of CPU time, of which it may get a twentieth.
+	for began := time.Now(); time.Since(began) < 5*patience; time.Sleep(50 * time.Millisecond) {
 		if o := imbang(k.t, k.Director, "", "events", "-n", "0"); o.status == 0 {
 			return
 		}

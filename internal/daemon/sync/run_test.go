@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -33,12 +34,18 @@ func twoHosts(t *testing.T) (a, b *host.Namespace) {
 		t.Fatal(err)
 	}
 	for i, ns := range []*host.Namespace{a, b} {
-		eventually(t, "the link-local address is there", func() bool {
-			var l link
-			if err := ns.Do(func() (err error) { l, err = findLink("eth0"); return err }); err != nil {
+		// The address is tentative for a moment, even if the kernel looks for no duplicates.
+		eventually(t, "the link-local address can be used", func() (is bool) {
+			if err := ns.Do(func() error {
+				c, err := net.Dial("udp6", "[ff02::81%eth0]:9")
+				if is = err == nil; is {
+					c.Close()
+				}
+				return nil
+			}); err != nil {
 				t.Fatal(err)
 			}
-			return slices.ContainsFunc(l.addrs, netip.Addr.IsLinkLocalUnicast)
+			return is
 		})
 		address := netip.AddrFrom4([4]byte{10, 7, 0, byte(i + 1)})
 		if err := ns.AddAddresses("eth0", netip.PrefixFrom(address, 24)); err != nil {
