@@ -99,7 +99,8 @@ static __noinline int reverse_find(const struct flow *flow, struct flow *client)
 					: reverse_find_in(flow, &key, client, AF_INET, 0);
 }
 
-static __always_inline long reverse_put(const struct flow *flow, const struct flow *client, __u64 flags)
+static __always_inline long reverse_put(const struct flow *flow, const struct flow *client,
+					__u64 flags)
 {
 	struct flow4 four, client4;
 	struct flow six, client6;

@@ -62,7 +62,7 @@ static __always_inline int outbound_enter(struct packet *p, struct conn *fresh,
 	fresh->number = p->inherited.number;
 	conn_begin(p, fresh, set);
 	fresh->in_packets = 0;
-	fresh->flags &= ~CONN_UNPROVEN; /* the server wants it */
+	fresh->flags &= ~CONN_UNPROVEN; /* a server of ours began it */
 	server_bind(s, l, 1);
 	load_changed(id);
 	rc = conn_create(p, fresh, s, set);

@@ -83,7 +83,7 @@ static __always_inline __u32 route_hash(const struct route_key *j, __u32 mix)
 static __always_inline __u32 route_slot_own(const struct route_key *j)
 {
 	return route_hash(j, address_fold(&j->src, j->family) * 0x9e3779b1U +
-			     address_fold(&j->dst, j->family));
+				     address_fold(&j->dst, j->family));
 }
 
 /* The bits of the destination that blocks differ in, from the top. */

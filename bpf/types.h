@@ -156,10 +156,10 @@ struct server {
 	/* Kernel: the hardware address that its packets were found to come from, and when
 	 * (reply_side.h). An edit may write an earlier one back, which is too old then. */
 	__u64 sender;
-	__u64 quiescent;          /* since when its weight is 0: CLOCK_MONOTONIC [ns] */
-	__s32 weight;             /* effective: schedulers read this one. 0: quiescent */
-	__s32 last_weight;        /* the weight before it was made quiescent */
-	__u32 upper;              /* connection thresholds, 0: none */
+	__u64 quiescent;   /* since when its weight is 0: CLOCK_MONOTONIC [ns] */
+	__s32 weight;      /* effective: schedulers read this one. 0: quiescent */
+	__s32 last_weight; /* the weight before it was made quiescent */
+	__u32 upper;       /* connection thresholds, 0: none */
 	__u32 lower;
 	__u32 service; /* id of the owner while available */
 	__be16 port;   /* 0: as the client asked */

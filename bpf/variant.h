@@ -95,11 +95,11 @@ struct map_faults {
 };
 
 struct controls {
-	__u64 time;       /* [ns] in place of the kernel's clocks; 0: theirs */
-	__u64 random;     /* state of the generator */
-	__u32 seeded;     /* random numbers come from `random` */
-	__u32 few_tries;  /* retry loops have so many iterations at most; 0: their own */
-	__u32 timers_off; /* start_clocks starts none */
+	__u64 time;         /* [ns] in place of the kernel's clocks; 0: theirs */
+	__u64 random;       /* state of the generator */
+	__u32 seeded;       /* random numbers come from `random` */
+	__u32 few_tries;    /* retry loops have so many iterations at most; 0: their own */
+	__u32 timers_off;   /* start_clocks starts none */
 	enum fault_map pad; /* so that the object describes the type */
 	struct hook_state hooks[HOOK_POINTS];
 	struct map_faults faults[FAULT_MAPS];

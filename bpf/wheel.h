@@ -312,7 +312,7 @@ static __always_inline void timer_entry_write(__u32 number, const struct flow *f
 }
 
 /* Gives the timer entry of a connection that has ended, and that named this tick for it, to
- * another flow, if the list of that tick is still to be taken: 1, or 0. Nobody but the wheel
+ * another flow, if the list of that tick is still to be taken: 1, or 0. Only the wheel
  * uses the entry then, and reads the flow behind that list's lock. */
 __noinline int timer_entry_assume(__u32 number, const struct flow *flow, __u32 tick)
 {

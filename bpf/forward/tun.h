@@ -182,8 +182,8 @@ static __always_inline int outer6_write(struct ipv6hdr *ip, void *end, const str
 	if ((void *)(ip + 1) > end)
 		return -1;
 	word[0] = bpf_htonl(6U << 28 | (__u32)tunnel_tos(p) << 20);
-	word[1] = bpf_htonl((t->shim + t->length) << 16 | tunnel_protocol(s, t) << 8 |
-			    (p->ttl - 1));
+	word[1] =
+		bpf_htonl((t->shim + t->length) << 16 | tunnel_protocol(s, t) << 8 | (p->ttl - 1));
 	__builtin_memcpy(&ip->saddr, src, sizeof(ip->saddr));
 	__builtin_memcpy(&ip->daddr, dst, sizeof(ip->daddr));
 	t->added += (__u64)word[0] + word[1] + src[0] + src[1] + src[2] + src[3];
@@ -242,8 +242,8 @@ static __always_inline int tunnel_sum(struct __sk_buff *skb, struct packet *p, s
 	struct whole w = { .length = t->length, .headers = p->transport - ETH_HEADER };
 
 	if (p->part == WHOLE)
-		sum_pending(skb, p->flow.protocol, (__be32 *)&p->flow.src,
-			    2 * sizeof(p->flow.src), t->length, &w);
+		sum_pending(skb, p->flow.protocol, (__be32 *)&p->flow.src, 2 * sizeof(p->flow.src),
+			    t->length, &w);
 	return sum_packet(skb, ETH_HEADER, &w, &t->sum);
 }
 

@@ -207,7 +207,7 @@ func TestProvenStayInFullTable(t *testing.T) {
 	}
 }
 
-// Of a service that answers everybody, what was answered once makes room, but after what was
+// Of a service that answers each packet, what was answered once makes room, but after what was
 // not answered; conversations stay.
 func TestAnsweredOnceAreDisplacedLast(t *testing.T) {
 	t.Parallel()
