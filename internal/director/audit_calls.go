@@ -5,8 +5,6 @@ package director
 import (
 	"context"
 	"errors"
-	"hash/maphash"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 
@@ -32,7 +30,7 @@ func (r *auditReader) judgeNumber(number uint32, call bpfobj.LbCall) error {
 	if now == nil || *now != call || err != nil { // it ended meanwhile
 		return err
 	}
-	r.pass.report(suspect{kind: AuditCallStray, number: number, hash: callHash(&call)})
+	r.pass.report(suspect{kind: AuditCallStray, number: number, hash: keyHash(&call)})
 	return nil
 }
 
@@ -47,27 +45,22 @@ func (r *auditReader) judgeCall(call bpfobj.LbCall, number uint32) error {
 	} else if err != nil {
 		return err
 	}
-	r.pass.report(suspect{kind: AuditCallStray, number: number, free: true, hash: callHash(&call)})
+	r.pass.report(suspect{kind: AuditCallStray, number: number, free: true, hash: keyHash(&call)})
 	return nil
-}
-
-// callHash is flowHash of a call.
-func callHash(c *bpfobj.LbCall) uint64 {
-	return maphash.Bytes(auditSeed, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }
 
 // deleteCall deletes what is left of a call without a template.
 func (d *Director) deleteCall(s suspect) (string, error) {
 	if !s.free {
 		call, err := d.call(s.number)
-		if err != nil || call == nil || callHash(call) != s.hash {
+		if err != nil || call == nil || keyHash(call) != s.hash {
 			return repairChanged, err
 		}
 		return repairDone, d.forgetCall(s.number)
 	}
 	result := repairChanged
 	err := eachOf(context.Background(), d.maps.Calls, func(call bpfobj.LbCall, number uint32) error {
-		if number != s.number || callHash(&call) != s.hash {
+		if number != s.number || keyHash(&call) != s.hash {
 			return nil
 		}
 		err := d.maps.Calls.Delete(&call)

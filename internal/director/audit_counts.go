@@ -32,7 +32,7 @@ func (v *countsView) add(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) {
 	if int(c.Server) >= len(v.tally) {
 		return
 	}
-	t, hash := &v.tally[c.Server], flowHash(flow)
+	t, hash := &v.tally[c.Server], keyHash(flow)
 	if c.Flags&connUnproven != 0 {
 		t.unproven++
 		t.bare += hash
@@ -181,17 +181,17 @@ func prefixWord(bits int) uint32 {
 }
 
 func serverHash(flow bpfobj.LbFlow, server uint32) uint64 {
-	return flowHash(&flow) ^ (uint64(server)+1)*inactiveSalt
+	return keyHash(&flow) ^ (uint64(server)+1)*inactiveSalt
 }
 
 func newHold(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) holdView {
 	if bpfobj.LbTemplateKind(c.Template) == bpfobj.LbTemplateKindTEMPLATE_CALL {
 		// It keeps its key when it becomes invalid.
 		template := serverHash(callKey(c.Fwmark, flow.Family), c.Server)
-		return holdView{template, template, flowHash(flow)}
+		return holdView{template, template, keyHash(flow)}
 	}
 	key := templateKey(flow, c)
-	return holdView{serverHash(key, c.Server), serverHash(asideKey(key, c.Server), c.Server), flowHash(flow)}
+	return holdView{serverHash(key, c.Server), serverHash(asideKey(key, c.Server), c.Server), keyHash(flow)}
 }
 
 func newTemplate(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) templateView {

@@ -552,7 +552,7 @@ func (r *auditReader) judgeReverse(f model.Family, key, client bpfobj.LbFlow, m 
 	if err != nil || value == nil { // it ended meanwhile
 		return err
 	}
-	r.pass.report(suspect{kind: AuditReverseStray, family: uint8(f), flow: key, hash: flowHash(&client)})
+	r.pass.report(suspect{kind: AuditReverseStray, family: uint8(f), flow: key, hash: keyHash(&client)})
 	return nil
 }
 
@@ -566,7 +566,7 @@ func (r *auditReader) hairpins() error {
 		if err != nil || value == nil {
 			return err
 		}
-		r.pass.report(suspect{kind: AuditHairpinStray, family: client.Family, flow: client, hash: flowHash(&reverse)})
+		r.pass.report(suspect{kind: AuditHairpinStray, family: client.Family, flow: client, hash: keyHash(&reverse)})
 		return nil
 	})
 }

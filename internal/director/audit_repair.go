@@ -321,7 +321,7 @@ func (d *Director) deleteStray(s suspect) (string, error) {
 		err = d.maps.Reverse4.Lookup(toFlow4(reverse), &four)
 		client = fromFlow4(four)
 	}
-	if errors.Is(err, ebpf.ErrKeyNotExist) || err == nil && s.kind == AuditReverseStray && flowHash(&client) != s.hash {
+	if errors.Is(err, ebpf.ErrKeyNotExist) || err == nil && s.kind == AuditReverseStray && keyHash(&client) != s.hash {
 		return repairChanged, nil
 	}
 	if err == nil && model.Family(s.family) == model.IPv6 {

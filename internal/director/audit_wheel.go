@@ -219,14 +219,14 @@ func takenUpTo(lists []bpfobj.LbFreeTimerEntries, most uint32) (top uint32) {
 
 var auditSeed = maphash.MakeSeed()
 
-// flowHash identifies a flow within this process: the seed is random.
-func flowHash(f *bpfobj.LbFlow) uint64 {
-	return maphash.Bytes(auditSeed, unsafe.Slice((*byte)(unsafe.Pointer(f)), unsafe.Sizeof(*f)))
+// keyHash identifies a flow or a call within this process: the seed is random.
+func keyHash[K bpfobj.LbFlow | bpfobj.LbCall](k *K) uint64 {
+	return maphash.Bytes(auditSeed, unsafe.Slice((*byte)(unsafe.Pointer(k)), unsafe.Sizeof(*k)))
 }
 
-// entryHash is flowHash as it is kept for each timer entry; never 0, which is no
+// entryHash is keyHash as it is kept for each timer entry; never 0, which is no
 // connection.
-func entryHash(f *bpfobj.LbFlow) uint32 { return max(1, uint32(flowHash(f))) }
+func entryHash(f *bpfobj.LbFlow) uint32 { return max(1, uint32(keyHash(f))) }
 
 // timerNumber is the number of a connection's timer entry: what lies above it is what
 // backups know (bpf/told.h).
