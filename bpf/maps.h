@@ -746,6 +746,7 @@ struct scratch {
 	union { /* room to build values */
 		struct buckets buckets;
 		struct locality_set set;
+		struct bpf_fib_lookup lookup;
 		struct fib_search fib;
 		enum conn_state conn_state;
 		enum conn_flag conn_flag;

@@ -136,9 +136,9 @@ static __always_inline int route_fits(const struct route *w, __u32 longest)
 	return longest - 1 < w->fits;
 }
 
-/* Assigns a slot to a key, shared by all sources or not. A function, to limit the
- * caller's stack. */
-static __noinline void route_claim(struct route *w, const struct route_key *j, __u32 slot, int all)
+/* Assigns a slot to a key, shared by all sources or not. */
+static __always_inline void route_claim(struct route *w, const struct route_key *j, __u32 slot,
+					int all)
 {
 	__u64 *block = (void *)&w->block;
 
@@ -157,43 +157,48 @@ static __noinline void route_claim(struct route *w, const struct route_key *j, _
 
 /* route_lookup without the MTU that the route may have of its own. A packet that is too
  * big gets a look-up for a short one too, which says where the route leads. */
-static __noinline long route_lookup_fib(void *ctx, struct route *w, const struct route_key *j,
-					__u32 longest)
+static __always_inline long route_lookup_fib(void *ctx, struct route *w, const struct route_key *j,
+					     __u32 longest)
 {
-	struct bpf_fib_lookup fib = {};
+	struct scratch *room = get_scratch(SCRATCH_PACKET);
+	struct bpf_fib_lookup *fib;
 	long rc;
 	__u16 mtu;
 	__u64 now;
 
-	fib.family = j->family;
-	fib.l4_protocol = j->protocol;
-	fib.ifindex = j->ifindex;
-	fib.tot_len = longest > 0xffff ? 0xffff : longest;
+	if (!room)
+		return -ENOMEM;
+	fib = &room->lookup;
+	__builtin_memset(fib, 0, sizeof(*fib));
+	fib->family = j->family;
+	fib->l4_protocol = j->protocol;
+	fib->ifindex = j->ifindex;
+	fib->tot_len = longest > 0xffff ? 0xffff : longest;
 	if (j->family == AF_INET) {
-		fib.tos = j->tos;
-		fib.ipv4_src = address_to4(&j->src);
-		fib.ipv4_dst = address_to4(&j->dst);
+		fib->tos = j->tos;
+		fib->ipv4_src = address_to4(&j->src);
+		fib->ipv4_dst = address_to4(&j->dst);
 	} else {
-		__builtin_memcpy(fib.ipv6_src, &j->src, sizeof(j->src));
-		__builtin_memcpy(fib.ipv6_dst, &j->dst, sizeof(j->dst));
+		__builtin_memcpy(fib->ipv6_src, &j->src, sizeof(j->src));
+		__builtin_memcpy(fib->ipv6_dst, &j->dst, sizeof(j->dst));
 	}
-	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
-	mtu = fib.mtu_result;
+	rc = bpf_fib_lookup(ctx, fib, sizeof(*fib), 0);
+	mtu = fib->mtu_result;
 	if (rc == BPF_FIB_LKUP_RET_FRAG_NEEDED) {
-		fib.tot_len = 1;
-		rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
+		fib->tot_len = 1;
+		rc = bpf_fib_lookup(ctx, fib, sizeof(*fib), 0);
 	}
 	w->known = rc == BPF_FIB_LKUP_RET_SUCCESS;
-	w->ifindex = fib.ifindex;
+	w->ifindex = fib->ifindex;
 	w->mtu = mtu;
-	__builtin_memcpy(w->dmac, fib.dmac, sizeof(w->dmac));
-	__builtin_memcpy(w->smac, fib.smac, sizeof(w->smac));
+	__builtin_memcpy(w->dmac, fib->dmac, sizeof(w->dmac));
+	__builtin_memcpy(w->smac, fib->smac, sizeof(w->smac));
 	/* A router may be of the other family (RFC 8950). */
-	if (fib.family == AF_INET)
-		address_from4(&w->next, fib.ipv4_dst);
+	if (fib->family == AF_INET)
+		address_from4(&w->next, fib->ipv4_dst);
 	else
-		__builtin_memcpy(&w->next, fib.ipv6_dst, sizeof(w->next));
-	w->peer = !!bpf_map_lookup_elem(&peers, &fib.ifindex);
+		__builtin_memcpy(&w->next, fib->ipv6_dst, sizeof(w->next));
+	w->peer = !!bpf_map_lookup_elem(&peers, &fib->ifindex);
 	now = now_coarse_ns();
 	w->ask |= !w->known || now - w->asked >= NEIGHBOUR_REFRESH;
 	if (w->ask)
@@ -267,19 +272,50 @@ __noinline int route_share(struct route *w)
 	return 0;
 }
 
+/* Assigns a slot to a key, shared by all sources or not, and asks the kernel. Returns
+ * BPF_FIB_LKUP_RET_*. */
+static __always_inline int route_ask(void *ctx, enum hook hook, const struct route_key *j,
+				     __u32 longest, __u32 slot, int all)
+{
+	struct route *w = route_at(slot);
+
+	if (!w || !j)
+		return -ENOMEM;
+	route_claim(w, j, slot, all);
+	sources_ask(ctx, hook, j->family);
+	return route_lookup_fib(ctx, w, j, longest);
+}
+
+/* Global, so that the verifier walks it once; one for each kind of context. */
+__noinline int route_ask_skb(struct __sk_buff *skb, const struct route_key *j, __u32 longest,
+			     __u32 slot, int all)
+{
+	return route_ask(skb, HOOK_TC, j, longest, slot, all);
+}
+
+__noinline int route_ask_xdp(struct xdp_md *xdp, const struct route_key *j, __u32 longest,
+			     __u32 slot, int all)
+{
+	return route_ask(xdp, HOOK_XDP, j, longest, slot, all);
+}
+
 /*
  * Looks the route up for a packet of so many bytes (0: of the skb's), and
- * caches the result in the slot, which the key was assigned to.
+ * caches the result in the slot, which is assigned to the key, for all sources or not.
  * Returns BPF_FIB_LKUP_RET_*; if the packet is too big, the slot has the route too.
  */
-static __always_inline long route_lookup(void *ctx, struct route *w, const struct route_key *j,
-					 __u32 longest)
+static __always_inline long route_lookup(void *ctx, enum hook hook, struct route *w,
+					 const struct route_key *j, __u32 longest, __u32 slot,
+					 int all)
 {
-	long rc = route_lookup_fib(ctx, w, j, longest);
+	long rc = hook == HOOK_XDP ? route_ask_xdp(ctx, j, longest, slot, all)
+				   : route_ask_skb(ctx, j, longest, slot, all);
 
 	if (rc != BPF_FIB_LKUP_RET_SUCCESS && rc != BPF_FIB_LKUP_RET_NO_NEIGH)
 		return rc;
 	route_share(w);
+	if (!longest)
+		w->until = 0;
 	return longest > w->mtu ? BPF_FIB_LKUP_RET_FRAG_NEEDED : rc;
 }
 

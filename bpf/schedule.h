@@ -165,13 +165,12 @@ static __always_inline __u32 checked_choice(const struct service *svc, __u32 id)
 	return !s || serves(s, svc->id) ? id : STALE_CHOICE;
 }
 
-/* The choice, or another one if that server has a ramp and has had its part. A function,
- * for the stack's sake. */
-__noinline __u32 choose_ramped(struct pick *pick, enum scheduler scheduler, __u32 id)
+/* The choice, or another one if that server has a ramp and has had its part. */
+static __always_inline __u32 choose_ramped(struct pick *pick, enum scheduler scheduler, __u32 id)
 {
 	__u32 other;
 
-	if (!pick || !ramp_holds(pick->service, id))
+	if (!ramp_holds(pick->service, id))
 		return id;
 	pick->without = WITHOUT_RAMPING;
 	pick->fallback = 1;

@@ -89,8 +89,8 @@ static __always_inline struct routing *routing_of(__u8 family)
 	return &cache.routing[family == AF_INET6];
 }
 
-/* Asks the kernel, and remembers it for all CPUs. A function, for the stack's sake. */
-static __noinline void sources_ask(void *ctx, enum hook hook, __u8 family)
+/* Asks the kernel, and remembers it for all CPUs. */
+static __always_inline void sources_ask(void *ctx, enum hook hook, __u8 family)
 {
 	struct routing *known = routing_of(family);
 	struct net_device *dev;

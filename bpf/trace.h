@@ -19,13 +19,12 @@
 /* Asks the scheduler, and stores its choice and the runner-up. The
  * peek comes first: the scheduler's memory must then be the same as in the
  * real choice that follows. */
-__noinline __u32 choose_aloud(const struct packet *p, struct pick *pick, enum scheduler scheduler)
+static __always_inline __u32 choose_aloud(const struct packet *p, struct pick *pick,
+					  enum scheduler scheduler)
 {
 	struct explanation *story;
 	__u32 id, foreseen, second;
 
-	if (!p || !pick)
-		return NO_SERVER;
 	pick->peek = 1;
 	id = foreseen = schedule(pick, scheduler);
 	pick->without = foreseen;

@@ -54,11 +54,7 @@ static __always_inline long find_route(void *ctx, enum hook hook, const struct p
 				return BPF_FIB_LKUP_RET_SUCCESS;
 		}
 	}
-	route_claim(*route, &j, slot, all);
-	sources_ask(ctx, hook, j.family);
-	rc = route_lookup(ctx, *route, &j, longest);
-	if (!longest)
-		(*route)->until = 0;
+	rc = route_lookup(ctx, hook, *route, &j, longest, slot, all);
 	return rc == BPF_FIB_LKUP_RET_NO_NEIGH ? BPF_FIB_LKUP_RET_SUCCESS : rc;
 }
 
@@ -123,7 +119,7 @@ static __always_inline int is_own(struct __sk_buff *skb, const struct packet *p,
 	if (s && (address_loopback(&s->addr) || address_equal(&s->addr, &s->source)))
 		return 1;
 	__builtin_memset(&route->of.dst, 0, sizeof(route->of.dst));
-	return route_lookup(skb, route, &route->of, 1) != BPF_FIB_LKUP_RET_NOT_FWDED;
+	return route_ask_skb(skb, &route->of, 1, route->slot, 0) != BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
 /* find_route, refusing the packet if there is none: ROUTED, and the route's slot

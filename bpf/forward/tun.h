@@ -277,19 +277,51 @@ static __always_inline int tunnel_has_source(const struct server *s)
 	return s->source.word[3] || s->source.word[0];
 }
 
-/* The route of a packet by a tunnel, if it has one that takes it as it is. A function, for
- * the stack's sake. */
-static __noinline struct route *tunnel_route(void *ctx, enum hook hook, const struct packet *p,
-					     const struct server *s)
+/* What a tunnel adds to a packet [bytes], as a negative number if it needs a checksum of the
+ * packet. Global, so that the verifier walks what follows once and not for each kind. */
+__noinline int tunnel_adds(const struct packet *p, const struct server *s)
 {
 	struct tunnel t = {};
+
+	if (!p || !s)
+		return 0;
+	tunnel_plan(p, s, &t);
+	return t.checked ? -(t.ip + t.shim) : t.ip + t.shim;
+}
+
+static __always_inline struct route *tunnel_find_route(void *ctx, enum hook hook,
+						       const struct packet *p,
+						       const struct server *s)
+{
+	int adds = tunnel_adds(p, s);
 	struct route *route;
 
-	tunnel_plan(p, s, &t);
 	/* XDP sums up no packet. */
-	if (!tunnel_has_source(s) || (hook == HOOK_XDP && t.checked))
+	if (!tunnel_has_source(s) || (hook == HOOK_XDP && adds < 0))
 		return 0;
-	return find_route(ctx, hook, p, &s->source, &s->addr, t.ip + t.shim, &route) ? 0 : route;
+	if (adds < 0)
+		adds = -adds;
+	return find_route(ctx, hook, p, &s->source, &s->addr, adds, &route) ? 0 : route;
+}
+
+/* Functions, for the stack's sake. */
+static __noinline struct route *tunnel_route_skb(void *skb, const struct packet *p,
+						 const struct server *s)
+{
+	return tunnel_find_route(skb, HOOK_TC, p, s);
+}
+
+static __noinline struct route *tunnel_route_xdp(void *xdp, const struct packet *p,
+						 const struct server *s)
+{
+	return tunnel_find_route(xdp, HOOK_XDP, p, s);
+}
+
+/* The route of a packet by a tunnel, if it has one that takes it as it is. */
+static __always_inline struct route *tunnel_route(void *ctx, enum hook hook, const struct packet *p,
+						  const struct server *s)
+{
+	return hook == HOOK_XDP ? tunnel_route_xdp(ctx, p, s) : tunnel_route_skb(ctx, p, s);
 }
 
 /* To a server, which need not be in the table: a verdict, or REFUSED. */

@@ -126,12 +126,19 @@ static __always_inline __u64 ramp_part(__u32 id)
 	return age * share / length;
 }
 
+/* Whether it is less than what the scheduler gives it. Global, so that the verifier walks it
+ * once. */
+__noinline int ramping(__u32 id)
+{
+	return ramp_part(id) < WHOLE_PART;
+}
+
 /* A server's id, or NO_SERVER if the choice is made without it. */
 static __always_inline __u32 candidate(const struct pick *p, __u32 id)
 {
 	if (id == p->without)
 		return NO_SERVER;
-	return p->without == WITHOUT_RAMPING && ramp_part(id) < WHOLE_PART ? NO_SERVER : id;
+	return p->without == WITHOUT_RAMPING && ramping(id) ? NO_SERVER : id;
 }
 
 /* The i-th server of Linux's list: the latest added is the first. */

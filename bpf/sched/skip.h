@@ -66,16 +66,24 @@ static __always_inline __u32 skip_server(struct skip *at, __u32 node)
 	return NO_SERVER;
 }
 
+/* Whether a server has so much weight and is not overloaded. Global, so that the verifier
+ * walks it once. */
+__noinline int skip_takes(__u32 id, __s32 bar)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+
+	return s && l && !overloaded(l) && s->weight >= bar;
+}
+
 static long skip_visit(__u32 i, struct skip *at)
 {
 	__u32 node = at->node;
 	__u32 id = skip_server(at, node);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
 
 	if (at->lost)
 		return 1;
-	if (s && l && !overloaded(l) && s->weight >= at->bar) {
+	if (skip_takes(id, at->bar)) {
 		if (node >= at->leaves) {
 			at->id = id;
 			return 1;
