@@ -30,32 +30,27 @@ func (n *Namespace) AddAddresses(dev string, addrs ...netip.Prefix) error {
 		}
 	}
 	if link.Attrs().RawFlags&unix.IFF_RUNNING == 0 {
-		return nil // the kernel takes IPv6's on when there is a carrier
+		return nil // the kernel adds routes of IPv6 when there is a carrier
 	}
-	for _, p := range addrs {
-		if err := n.awaitLocal(p.Addr()); err != nil {
-			return n.wrap(dev, err)
+	err = n.Do(func() error {
+		const limit = 10 * time.Second
+		deadline := time.Now().Add(limit)
+		for _, p := range addrs {
+			if p.Addr().IsLinkLocalUnicast() {
+				continue
+			}
+			if is, err := untilLocal(p.Addr(), deadline, IsOwn); err != nil {
+				return err
+			} else if !is {
+				return fmt.Errorf("address %s is no local one after %s", p.Addr(), limit)
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return n.wrap(dev, err)
 	}
 	return nil
-}
-
-// awaitLocal waits until an address of IPv6 is the host's for routing, too: a worker of the
-// kernel adds that route behind the address.
-func (n *Namespace) awaitLocal(a netip.Addr) error {
-	if !a.Is6() || a.IsLinkLocalUnicast() {
-		return nil
-	}
-	const limit = 10 * time.Second
-	for deadline := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
-		routes, err := n.handle.RouteGet(a.AsSlice())
-		if err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("address %s is no local one after %s", a, limit)
-		}
-	}
 }
 
 // Route is one entry of the main table, or of the local table when Local is

@@ -27,13 +27,18 @@ const (
 func (l *Links) AwaitLocal(addresses []netip.Addr) {
 	deadline := time.Now().Add(localPatience)
 	for _, a := range addresses {
-		for a.Is6() && time.Now().Before(deadline) {
-			if is, err := l.isLocal(a); is || err != nil {
-				break
-			}
+		_, _ = untilLocal(a, deadline, l.isLocal)
+	}
+}
+
+// untilLocal asks about an address, if it is one of IPv6, until it is local or a time has come.
+func untilLocal(a netip.Addr, deadline time.Time, isLocal func(netip.Addr) (bool, error)) (is bool, err error) {
+	for is = !a.Is6(); !is && err == nil && time.Now().Before(deadline); {
+		if is, err = isLocal(a); !is && err == nil {
 			time.Sleep(localEvery)
 		}
 	}
+	return is, err
 }
 
 // isLocal reports whether packets to an IPv6 address are delivered to this host.
