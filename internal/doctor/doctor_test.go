@@ -5,11 +5,15 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"imbang/internal/director"
 	"imbang/internal/host"
@@ -35,12 +39,12 @@ func healthy() Facts {
 
 func service(at string, servers ...Server) Service {
 	key := model.AddrKey(model.TCP, netip.MustParseAddrPort(at))
-	return Service{ServiceStatus: model.ServiceStatus{Service: model.Service{Key: key}}, Own: true, Servers: servers}
+	return Service{ServiceStatus: model.ServiceStatus{Service: model.Service{Key: key}}, Route: host.LocalRoute, Servers: servers}
 }
 
 func reached(f model.Forward) Server {
 	s := model.Server{Addr: netip.MustParseAddr("172.16.0.2"), Weight: 1, Forward: f}
-	return Server{model.ServerStatus{Server: s}, host.Reach{Route: true, Device: "int0", Neighbour: host.NeighbourKnown}}
+	return Server{model.ServerStatus{Server: s}, host.Reach{Route: host.UnicastRoute, Device: "int0", Neighbour: host.NeighbourKnown}}
 }
 
 func TestHealthy(t *testing.T) {
@@ -113,8 +117,11 @@ func TestExamine(t *testing.T) {
 		{"a service that was deleted beside the daemon", func(f *Facts) { f.Services, f.ServicesMissing = nil, true }, "problem services: the table lacks a service of the configuration that imbang run applied, or all of its servers, so clients are refused (imbang status names it): imbang reload"},
 		{"no server that is up", changed(func(s *Server) { s.Health = model.Down }), "problem services: 10.20.0.1:80/tcp has no server that takes connections"},
 		{"no usable server", changed(func(s *Server) { s.Weight = 0 }), "problem services: 10.20.0.1:80/tcp has no server that takes connections"},
-		{"address elsewhere", func(f *Facts) { f.Services[0].Own = false }, "only if it is routed here. Unless another director has it: ip address add 10.20.0.1/32 dev lo"},
-		{"no route", changed(func(s *Server) { s.Route = false }), "problem servers: 172.16.0.2: there is no route to it"},
+		{"address elsewhere", func(f *Facts) { f.Services[0].Route = host.UnicastRoute }, "only if it is routed here. Unless another director has it: ip address add 10.20.0.1/32 dev lo"},
+		{"address in a blackhole", func(f *Facts) { f.Services[0].Route = host.BlackholeRoute }, "warning services: 10.20.0.1 is no address of this machine: packets for it come only if it is routed here, and a route of type blackhole drops those for this machine itself, such as pings. Unless another director has it: ip address add 10.20.0.1/32 dev lo"},
+		{"route that prohibits", changed(func(s *Server) { s.Route = host.ProhibitRoute }), "problem servers: 172.16.0.2: the route to it is of type prohibit, so clients are refused: ip route show table all match 172.16.0.2"},
+		{"route of a broadcast address", changed(func(s *Server) { s.Route = unix.RTN_BROADCAST }), "problem servers: 172.16.0.2: the route to it is of type broadcast, so clients are refused"},
+		{"no route", changed(func(s *Server) { s.Route = host.NoRoute }), "problem servers: 172.16.0.2: there is no route to it"},
 		{"silent", changed(func(s *Server) { s.Neighbour = host.NeighbourSilent }), "problem servers: 172.16.0.2: no reply to requests for its hardware address, or its router's, on int0: ping -c 1 172.16.0.2"},
 		{"not known", changed(func(s *Server) { s.Neighbour = host.NeighbourUnknown }), "warning servers: 172.16.0.2: its hardware address"},
 		{"direct, behind a router", changed(func(s *Server) { s.Forward, s.Router = model.Route, true }), "problem servers: 172.16.0.2: direct routing to it leads through a router"},
@@ -136,7 +143,7 @@ func TestExamine(t *testing.T) {
 // A backup has the services and not their addresses.
 func TestBackupWithoutAddresses(t *testing.T) {
 	f := healthy()
-	f.Services[0].Own, f.Backup = false, true
+	f.Services[0].Route, f.Backup = host.NoRoute, true
 	if all := Examine(f); !Fine(all) {
 		t.Errorf("%s", lines(all))
 	}
@@ -155,7 +162,7 @@ func TestManyFindings(t *testing.T) {
 	f := healthy()
 	for i := range 50 {
 		s := reached(model.Masquerade)
-		s.Addr, s.Route = netip.AddrFrom4([4]byte{9, 9, 9, byte(i)}), false
+		s.Addr, s.Route = netip.AddrFrom4([4]byte{9, 9, 9, byte(i)}), host.NoRoute
 		f.Services[0].Servers = append(f.Services[0].Servers, s)
 	}
 	all := Examine(f)
@@ -197,6 +204,9 @@ func TestGather(t *testing.T) {
 		ns.AddAddresses("int0", netip.MustParsePrefix("172.16.0.1/24")), ns.AddAddresses("lo", netip.MustParsePrefix("10.20.0.1/32")),
 		ns.Up("lo"), ns.Sysctl("net.ipv4.ip_forward", "1"), ns.Sysctl("net.ipv4.conf.ext0.rp_filter", "1"),
 		ns.AddNeighbours("int0", "02:00:00:00:00:09", netip.MustParseAddr("172.16.0.2")))
+	try(ns.Do(func() error {
+		return netlink.RouteAdd(&netlink.Route{Dst: &net.IPNet{IP: net.IPv4(10, 66, 0, 0), Mask: net.CIDRMask(16, 32)}, Type: unix.RTN_BLACKHOLE})
+	}))
 	var f Facts
 	try(ns.Do(func() (err error) {
 		d, err := director.OpenOrLoad(director.Sizes{Services: 16, Servers: 16, Connections: 100})
@@ -205,7 +215,10 @@ func TestGather(t *testing.T) {
 		}
 		key := model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.1:80"))
 		err = d.AddService(model.Service{Key: key, Scheduler: "rr", Netmask: model.FullMask(model.IPv4)})
-		for _, s := range []string{"172.16.0.2", "172.16.0.3", "9.9.9.9"} {
+		if err == nil {
+			err = d.AddService(model.Service{Key: model.AddrKey(model.TCP, netip.MustParseAddrPort("10.66.0.1:80")), Scheduler: "rr", Netmask: model.FullMask(model.IPv4)})
+		}
+		for _, s := range []string{"172.16.0.2", "172.16.0.3", "9.9.9.9", "10.66.0.2"} {
 			if err == nil {
 				err = d.AddServer(key, model.Server{Addr: netip.MustParseAddr(s), Port: 80, Weight: 1})
 			}
@@ -237,16 +250,19 @@ func TestGather(t *testing.T) {
 		f.Devices[0].MTU != 1400 || f.Devices[0].ReversePath != 1 || !f.Devices[0].Veth || !f.Devices[0].TSO || f.Devices[0].Queues.Now != 2 {
 		t.Fatalf("devices: %+v", f.Devices)
 	}
-	if len(f.Services) != 1 || !f.Services[0].Own || len(f.Services[0].Servers) != 3 {
+	slices.SortFunc(f.Services, func(a, b Service) int { return a.Key.Addr.Compare(b.Key.Addr) })
+	if len(f.Services) != 2 || f.Services[0].Route != host.LocalRoute || len(f.Services[0].Servers) != 4 || f.Services[1].Route != host.BlackholeRoute {
 		t.Fatalf("services: %+v", f.Services)
 	}
 	for _, s := range f.Services[0].Servers {
-		want := host.Reach{Route: true, Device: "int0"}
+		want := host.Reach{Route: host.UnicastRoute, Device: "int0"}
 		switch s.Addr.String() {
 		case "172.16.0.2":
 			want.Neighbour = host.NeighbourKnown
 		case "9.9.9.9":
 			want = host.Reach{}
+		case "10.66.0.2":
+			want = host.Reach{Route: host.BlackholeRoute}
 		}
 		if s.Reach != want {
 			t.Errorf("%s: %+v, want %+v", s.Addr, s.Reach, want)

@@ -256,9 +256,14 @@ func examineServices(r report, f Facts) {
 	if f.Backup {
 		others = nil // the master has them
 	}
-	others = slices.DeleteFunc(others, f.VRRP.moves) // imbang vrrp configures them, on the master
-	for _, a := range others[:min(len(others), shown)] {
-		r.warn(fmt.Sprintf("ip address add %s/%d dev lo", a, a.BitLen()), "%s is no address of this machine: packets for it come only if it is routed here. Unless another director has it", a)
+	others = slices.DeleteFunc(others, func(s Service) bool { return f.VRRP.moves(s.Key.Addr) }) // imbang vrrp configures them, on the master
+	for _, s := range others[:min(len(others), shown)] {
+		a, and := s.Key.Addr, ""
+		switch s.Route {
+		case host.BlackholeRoute, host.UnreachableRoute, host.ProhibitRoute: // behind the data plane
+			and = fmt.Sprintf(", and a route of type %s drops those for this machine itself, such as pings", s.Route)
+		}
+		r.warn(fmt.Sprintf("ip address add %s/%d dev lo", a, a.BitLen()), "%s is no address of this machine: packets for it come only if it is routed here%s. Unless another director has it", a, and)
 	}
 	if len(others) > shown {
 		r.warn("", "nor are %d others", len(others)-shown)
@@ -280,7 +285,7 @@ func examineServers(r report, f Facts) {
 	for _, s := range f.Services {
 		for _, one := range s.Servers {
 			total++
-			if one.Forward.SameLink() && !one.Local {
+			if one.Forward.SameLink() && one.Route != host.LocalRoute {
 				direct++
 			}
 			examineServer(complain, one)
@@ -299,9 +304,11 @@ func examineServers(r report, f Facts) {
 
 func examineServer(complain func(l Level, remedy, format string, args ...any), s Server) {
 	switch {
-	case s.Local:
-	case !s.Route:
+	case s.Route == host.LocalRoute:
+	case s.Route == host.NoRoute:
 		complain(Problem, fmt.Sprintf("ip route add %s via ROUTER", s.Addr), "%s: there is no route to it", s.Addr)
+	case s.Route != host.UnicastRoute:
+		complain(Problem, fmt.Sprintf("ip route show table all match %s", s.Addr), "%s: the route to it is of type %s, so clients are refused", s.Addr, s.Route)
 	case s.Forward.SameLink() && s.Router:
 		complain(Problem, "imbang ipvsadm -e ... -i (a tunnel) or -m", "%s: direct routing to it leads through a router, which would send the packets back", s.Addr)
 	case s.Neighbour == host.NeighbourSilent:

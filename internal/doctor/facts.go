@@ -57,7 +57,7 @@ type Device struct {
 // Service is a virtual service and its servers.
 type Service struct {
 	model.ServiceStatus
-	Own     bool // its address is one of the director's
+	Route   host.RouteType // to its address
 	Servers []Server
 }
 
@@ -95,8 +95,8 @@ func (f Facts) xdp() director.Hook {
 	return ""
 }
 
-// addresses are those of the services, each once.
-func (f Facts) addresses() (own, others []netip.Addr) {
+// addresses are those of the services, each once: the director's own, and the first services of others.
+func (f Facts) addresses() (own []netip.Addr, others []Service) {
 	seen := map[netip.Addr]bool{}
 	for _, s := range f.Services {
 		a := s.Key.Addr
@@ -104,10 +104,10 @@ func (f Facts) addresses() (own, others []netip.Addr) {
 			continue
 		}
 		seen[a] = true
-		if s.Own {
+		if s.Route == host.LocalRoute {
 			own = append(own, a)
 		} else {
-			others = append(others, a)
+			others = append(others, s)
 		}
 	}
 	return own, others

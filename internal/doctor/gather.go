@@ -108,7 +108,7 @@ func (f *Facts) gatherDirector(d *director.Director) error {
 			if err != nil {
 				return err
 			}
-			one.Own = r.Local
+			one.Route = r.Route
 		}
 		for _, server := range s.Servers {
 			r, err := reach(server.Addr)

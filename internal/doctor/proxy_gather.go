@@ -92,7 +92,7 @@ func (p *Proxy) gatherConfig(ctx context.Context, c *config.Config, dir string, 
 			if a.IsUnspecified() || slices.Contains(p.Absent, a) || v.moves(a) || adds(c, a) {
 				continue
 			}
-			if r, err := host.ReachOf(a); err == nil && !r.Local {
+			if r, err := host.ReachOf(a); err == nil && r.Route != host.LocalRoute {
 				p.Absent = append(p.Absent, a)
 			}
 		}

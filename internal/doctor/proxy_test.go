@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/carry"
@@ -127,13 +131,18 @@ func TestGatherProxy(t *testing.T) {
 	file := write("imbang.yaml", strings.ReplaceAll(`
 listeners:
   - name: shop
-    bind: ["127.0.0.1:8443", "10.99.0.1:8443"]
+    bind: ["127.0.0.1:8443", "10.99.0.1:8443", "10.66.0.1:8443"]
     tls: {certificates: [DIR/good.pem, DIR/mixed.pem, DIR/open.pem, DIR/none.pem], client_ca: DIR/ca.pem}
     backend: web
   - {name: plain, bind: ["0.0.0.0:8080"], redirect: {scheme: https}}
 backends:
   - {name: web, servers: [{name: s1, address: "127.0.1.1:8000"}]}
 `, "DIR", dir), 0o600)
+	if err := h.Do(func() error {
+		return netlink.RouteAdd(&netlink.Route{Dst: &net.IPNet{IP: net.IPv4(10, 66, 0, 0), Mask: net.CIDRMask(16, 32)}, Type: unix.RTN_BLACKHOLE})
+	}); err != nil {
+		t.Fatal(err)
+	}
 	// Another HAProxy, as Debian's.
 	other := exec.Command("haproxy", "-db", "-f", write("other.cfg", `defaults
   mode http
@@ -154,7 +163,7 @@ listen other
 	if len(p.Taken) != 1 || p.Taken[0].Process != other.Process.Pid || p.Taken[0].Program != "haproxy" || p.Taken[0].Listener != "plain" {
 		t.Errorf("%+v, want process %d", p.Taken, other.Process.Pid)
 	}
-	if !slices.Equal(p.Absent, []netip.Addr{netip.MustParseAddr("10.99.0.1")}) {
+	if !slices.Equal(p.Absent, []netip.Addr{netip.MustParseAddr("10.99.0.1"), netip.MustParseAddr("10.66.0.1")}) {
 		t.Errorf("absent: %v", p.Absent)
 	}
 	var got []string

@@ -174,7 +174,7 @@ func (v *VRRP) gatherAstray(other netip.Addr) error {
 				return err
 			}
 			one := Astray{To: to.Masked(), By: r.Device}
-			if r.Route && !r.Local && r.Device != d.Name && !slices.Contains(d.Astray, one) {
+			if r.Route == host.UnicastRoute && r.Device != d.Name && !slices.Contains(d.Astray, one) {
 				d.Astray = append(d.Astray, one)
 			}
 		}
@@ -193,7 +193,7 @@ func (v *VRRP) gatherRoutes() error {
 		if err != nil {
 			return err
 		}
-		if r.Route {
+		if r.Route == host.UnicastRoute {
 			v.Routes[a] = r.Device
 		}
 	}

@@ -212,7 +212,7 @@ vrrp:
 // A backup has no address that moves, and is not told to add it: then two hosts would have it.
 func TestMovingAddressesOfABackup(t *testing.T) {
 	f := healthy()
-	f.Services[0].Own, f.VRRP = false, moving()
+	f.Services[0].Route, f.VRRP = host.NoRoute, moving()
 	f.VRRP.Setup.Groups[0].Addresses = append(f.VRRP.Setup.Groups[0].Addresses, vrrp.Address{Device: "ext0", Prefix: netip.PrefixFrom(f.Services[0].Key.Addr, 32)})
 	if all := Examine(f); !Fine(all) {
 		t.Errorf("%s", lines(all))

@@ -3,7 +3,6 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -41,13 +40,17 @@ func untilLocal(a netip.Addr, deadline time.Time, isLocal func(netip.Addr) (bool
 	return is, err
 }
 
-// isLocal reports whether packets to an IPv6 address are delivered to this host.
+// isLocal reports whether packets to an address are delivered to this host.
 func (l *Links) isLocal(a netip.Addr) (bool, error) {
+	a = a.Unmap()
 	m := &nl.RtMsg{}
-	m.Family, m.Dst_len = unix.AF_INET6, 128
+	m.Family, m.Dst_len = unix.AF_INET, uint8(a.BitLen())
+	if a.Is6() {
+		m.Family = unix.AF_INET6
+	}
 	messages, err := l.request(unix.RTM_GETROUTE, 0, unix.RTM_NEWROUTE, m, nl.NewRtAttr(unix.RTA_DST, a.AsSlice()))
-	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
-		return false, nil // no route at all
+	if _, is := refused(err); is {
+		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("route to %s: %w", a, err)

@@ -3,13 +3,9 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // Source is the address that the kernel would send from to a destination, in the
@@ -26,13 +22,4 @@ func Source(to netip.Addr) (netip.Addr, error) {
 
 // IsOwn reports whether packets for an address stay in the network namespace of the calling thread.
 // Source does not tell: of the second address of a network the first one is the source.
-func IsOwn(addr netip.Addr) (bool, error) {
-	routes, err := netlink.RouteGet(addr.AsSlice())
-	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("route to %s: %w", addr, err)
-	}
-	return len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
-}
+func IsOwn(addr netip.Addr) (bool, error) { return new(Links).isLocal(addr) }
