@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,7 +59,9 @@ func Gather(clientDev, serverDev, file string) (Facts, error) {
 	if err := f.gatherDevices(d, clientDev, serverDev); err != nil {
 		return f, err
 	}
-	f.Sockets = gatherSockets()
+	if f.Loaded {
+		f.Sockets = gatherSockets(time.Sleep)
+	}
 	running := askDaemon()
 	f.Pair = pairOf(running)
 	f.ServicesMissing = running.alarm("service-missing") != ""

@@ -90,7 +90,7 @@ func overlap(socket, bind netip.Addr) bool {
 }
 
 // socketsOf are the processes that have sockets open.
-func socketsOf(inodes map[uint64]Taken) map[int][]uint64 {
+func socketsOf[T any](inodes map[uint64]T) map[int][]uint64 {
 	all := map[int][]uint64{}
 	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, link := range links {

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/procfs"
 
@@ -27,21 +27,25 @@ type Socket struct {
 // procUnconnected is the state of a datagram socket without a peer in /proc/net/udp.
 const procUnconnected = 7
 
-// gatherSockets are the sockets at 0.0.0.0 and :: of the calling thread's network namespace.
-// Datagram sockets at ports that the kernel chooses are clients, and left out.
-func gatherSockets() []Socket {
+// settle is the time after which a socket for one query is closed.
+const settle = time.Second
+
+// openSocket is a socket that a process may have open.
+type openSocket struct {
+	Socket
+	inode uint64
+}
+
+// openSockets are the sockets at 0.0.0.0 and :: of the calling thread's network namespace that
+// accept connections, and datagrams of any peer.
+func openSockets() (all []openSocket) {
 	at, err := procfs.NewFS("/proc/thread-self")
 	if err != nil {
 		return nil
 	}
-	var all []Socket
-	inodes := map[uint64]Taken{}
-	var of []uint64
 	add := func(protocol model.Protocol, address []byte, port, inode uint64) {
-		ip, ok := netip.AddrFromSlice(address)
-		if ok && ip.IsUnspecified() {
-			all, of = append(all, Socket{Protocol: protocol, Port: uint16(port), IPv6: ip.Is6()}), append(of, inode)
-			inodes[inode] = Taken{}
+		if ip, ok := netip.AddrFromSlice(address); ok && ip.IsUnspecified() {
+			all = append(all, openSocket{Socket{Protocol: protocol, Port: uint16(port), IPv6: ip.Is6()}, inode})
 		}
 	}
 	//lint:ignore SA1019 the file is slow on hosts with many sockets, which a command that is run by hand may be
@@ -53,19 +57,40 @@ func gatherSockets() []Socket {
 			}
 		}
 	}
-	low, high := ephemeral()
 	for _, read := range []func() (procfs.NetUDP, error){at.NetUDP, at.NetUDP6} {
 		lines, _ := read()
 		for _, l := range lines {
-			if l.St == procUnconnected && (l.LocalPort < low || l.LocalPort > high) {
+			if l.St == procUnconnected {
 				add(model.UDP, l.LocalAddr, l.LocalPort, l.Inode)
 			}
 		}
 	}
+	return all
+}
+
+// gatherSockets are the sockets of servers at 0.0.0.0 and :: of the calling thread's network
+// namespace, with their processes. A datagram socket is a client's if the kernel chose its port, or if
+// it is open for one query: resolvers choose ports themselves, at random. On a kernel that does not
+// report which ports it chose, the second rule is the only one.
+func gatherSockets(wait func(time.Duration)) []Socket {
+	open := openSockets()
+	if slices.ContainsFunc(open, func(s openSocket) bool { return s.Protocol == model.UDP }) {
+		chosen, err := chosenPorts()
+		wait(settle)
+		still := openSockets()
+		open = slices.DeleteFunc(open, func(s openSocket) bool {
+			return s.Protocol == model.UDP && (err == nil && !chosen[s.Port] || !slices.Contains(still, s))
+		})
+	}
+	inodes := map[uint64]int{}
+	all := make([]Socket, len(open))
+	for i, s := range open {
+		all[i], inodes[s.inode] = s.Socket, i
+	}
 	for pid, own := range socketsOf(inodes) {
 		for _, inode := range own {
-			if i := slices.Index(of, inode); i >= 0 && (all[i].Process == 0 || pid < all[i].Process) {
-				all[i].Process, all[i].Program = pid, program(pid)
+			if s := &all[inodes[inode]]; s.Process == 0 || pid < s.Process {
+				s.Process, s.Program = pid, program(pid)
 			}
 		}
 	}
@@ -73,17 +98,6 @@ func gatherSockets() []Socket {
 		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
 	})
 	return all
-}
-
-// ephemeral is the range of ports that the kernel chooses from.
-func ephemeral() (low, high uint64) {
-	fields := strings.Fields(sysctl("net/ipv4/ip_local_port_range"))
-	if len(fields) != 2 {
-		return 32768, 60999
-	}
-	low, _ = strconv.ParseUint(fields[0], 10, 16)
-	high, _ = strconv.ParseUint(fields[1], 10, 16)
-	return low, high
 }
 
 // covered reports whether packets for an address and port go to a service, and so never

@@ -3,11 +3,14 @@
 package doctor
 
 import (
+	"errors"
+	"io"
 	"net"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"imbang/internal/model"
 	"imbang/internal/testenv"
@@ -59,36 +62,53 @@ func TestExamineSockets(t *testing.T) {
 	}
 }
 
-// Sockets at all addresses are found with their process; those of one address are not.
+// Sockets at all addresses are found with their process, at whatever port; those of one address and
+// those of clients are not.
 func TestGatherSockets(t *testing.T) {
 	ns := testenv.Namespace(t, "doc")
-	var got []Socket
-	if err := ns.Do(func() error {
-		for network, at := range map[string][]string{"tcp4": {"0.0.0.0:2200", "127.0.0.1:2201"}, "udp4": {"0.0.0.0:2202", "127.0.0.1:2203"}} {
-			for _, one := range at {
+	for _, ports := range []string{"32768 60999", "1024 65535"} {
+		var got []Socket
+		var open []io.Closer
+		listen := func(network string, all ...string) (c io.Closer, err error) {
+			for _, at := range all {
 				if network == "tcp4" {
-					l, err := net.Listen(network, one)
-					if err != nil {
-						return err
-					}
-					defer l.Close()
-					continue
+					c, err = net.Listen(network, at)
+				} else {
+					c, err = net.ListenPacket(network, at)
 				}
-				c, err := net.ListenPacket(network, one)
 				if err != nil {
-					return err
+					return nil, err
 				}
-				defer c.Close()
+				open = append(open, c)
 			}
+			return c, nil
 		}
-		got = gatherSockets()
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	self := Socket{Process: os.Getpid(), Program: program(os.Getpid())}
-	want := []Socket{{Protocol: model.TCP, Port: 2200, Process: self.Process, Program: self.Program}, {Protocol: model.UDP, Port: 2202, Process: self.Process, Program: self.Program}}
-	if !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+		if err := errors.Join(ns.Up("lo"), ns.Sysctl("net.ipv4.ip_local_port_range", ports), ns.Do(func() error {
+			_, err := listen("tcp4", "0.0.0.0:2200", "127.0.0.1:2201")
+			_, err2 := listen("udp4", "0.0.0.0:2202", "0.0.0.0:51820", "127.0.0.1:2203")
+			_, err3 := listen("udp6", "[::]:40000")
+			_, err4 := listen("udp", "0.0.0.0:0", "[::]:0") // a client that is not connected
+			connected, err5 := net.DialUDP("udp4", &net.UDPAddr{Port: 2204}, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 2203})
+			query, err6 := listen("udp4", "0.0.0.0:2205") // of a resolver that chooses ports itself
+			if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil {
+				return err
+			}
+			open = append(open, connected)
+			got = gatherSockets(func(time.Duration) { _ = query.Close() })
+			return nil
+		})); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range open {
+			_ = c.Close()
+		}
+		var want []Socket
+		for _, s := range []Socket{{Protocol: model.TCP, Port: 2200}, {Protocol: model.UDP, Port: 2202}, {Protocol: model.UDP, Port: 40000, IPv6: true}, {Protocol: model.UDP, Port: 51820}} {
+			s.Process, s.Program = os.Getpid(), program(os.Getpid())
+			want = append(want, s)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("range %s: %v, want %v", ports, got, want)
+		}
 	}
 }
