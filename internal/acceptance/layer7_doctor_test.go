@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"imbang/internal/daemon/l7/haproxytest"
+	"imbang/internal/daemon/l7/supervise"
 )
 
 // The doctor looks at the configuration of the daemon that runs, and says what is wrong with HAProxy when the daemon has
@@ -46,5 +47,27 @@ func TestLayer7Doctor(t *testing.T) {
 				t.Errorf("%s: status %d, %s%s, want %q of %s", name, o.status, o.stdout, o.stderr, c.says, w.dir)
 			}
 		}()
+	}
+}
+
+// Without the daemon, the doctor looks at the configuration of the proxy that runs, and advises no end of it.
+func TestLayer7DoctorOfProxy(t *testing.T) {
+	h := haproxytest.New(t)
+	w := prepared(t, h, "s")
+	w.configure(webConfig("", webServers...))
+	t.Cleanup(w.end)
+	w.proxy = w.begin("proxy", "-c", "imbang.yaml", "--grace", "1s") // begin changes to the directory
+	w.await("HAProxy runs", func() bool { return w.haproxy().Phase == supervise.Running })
+	w.certificate("none")
+	o := imbang(t, h.Namespace(), "", "doctor")
+	for _, want := range []string{"listener secure: the certificate " + w.path("shop.pem") + " cannot be used", w.path("imbang.yaml") + " has listeners alone", "imbang run does not run"} {
+		if !strings.Contains(o.stdout, want) {
+			t.Errorf("no %q in\n%s%s", want, o.stdout, o.stderr)
+		}
+	}
+	for _, never := range []string{"forwarding", "disable"} {
+		if strings.Contains(o.stdout, never) {
+			t.Errorf("%q in\n%s", never, o.stdout)
+		}
 	}
 }

@@ -19,7 +19,7 @@ func newDoctorCommand() *cobra.Command {
 	var client, server, file string
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the host's settings, and print the command that fixes each problem",
+		Short: "Check the host's settings, and print commands that fix problems or show their cause",
 		Long: `Checks the kernel, IP forwarding, the devices' offloads, queues, MTU and XDP, and
 the route to each virtual address and real server. If addresses move by VRRP (a process
 imbang vrrp, or the section vrrp of the configuration), also the firewall's rules for
@@ -35,8 +35,8 @@ this host does not have. Without a director in the configuration, and without
 one loaded, settings that only a director requires are not checked.
 
 Prints a line for each finding: ok, warning (it works, but slower or not for all packets)
-or problem (packets are lost), with the command that fixes it. It changes no setting
-and sends no packet. Without --client-dev and --server-dev it checks the devices that
+or problem (packets are lost), with a command that fixes it or shows its cause, if there
+is one. It changes no setting and sends no packet. Without --client-dev and --server-dev it checks the devices that
 the director is attached to; both are required before the first attach.
 
 The exit status is 0 if every finding is ok and 1 if there is a warning or a problem.`,
@@ -69,7 +69,7 @@ The exit status is 0 if every finding is ok and 1 if there is a warning or a pro
 	}
 	out.Register(c, command.One[[]doctor.Finding](""))
 	c.Flags().StringVar(&client, "client-dev", "", "device that clients' packets come in by")
-	c.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`, for its sections vrrp and listeners; default that of the process that runs: imbang vrrp for the first, imbang run for the others; else "+config.DefaultFile+" if it exists")
+	c.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`, for its sections vrrp and listeners; default that of the process that runs: imbang vrrp for the first, imbang run or imbang proxy for the second; else "+config.DefaultFile+" if it exists")
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
 	return c

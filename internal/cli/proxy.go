@@ -96,7 +96,7 @@ func runProxy(ctx context.Context, file, state string, grace time.Duration, log 
 		return err
 	}
 	supervise.SweepChecks(dir, time.Now())
-	o := supervise.Options{Dir: dir, Log: log, Grace: max(grace, time.Millisecond)}
+	o := supervise.Options{Dir: dir, Config: file, Log: log, Grace: max(grace, time.Millisecond)}
 	if supervise.Published(dir) == "" {
 		c, err := config.Load(file)
 		if err != nil {

@@ -131,3 +131,38 @@ func unmade(t *testing.T) {
 		t.Errorf("%v, %q, want %q", d.alarms, got, want)
 	}
 }
+
+// The alarm names a check that cannot be made now: not one that was repaired, nor a past reason.
+func TestUnmadeNamesBroken(t *testing.T) { synctest.Test(t, unmadeNamesBroken) }
+
+func unmadeNamesBroken(t *testing.T) {
+	d := newDaemon(t, checked)
+	start := time.Now()
+	ids := checkIDs(d)
+	for _, one := range []struct {
+		second int
+		of     int // server
+		lack   string
+		want   string
+	}{
+		{0, 0, "mode 0644", "a could not be made: mode 0644"},
+		{1, 1, "mode 0644", "a could not be made: mode 0644"},
+		{8, 0, "missing", "a could not be made: mode 0644"}, // each text is an event
+		{12, 1, "mode 0644", "a could not be made: mode 0644"},
+		{13, 0, "missing", "a could not be made: missing"},
+		{30, 0, "", "a could not be made: missing"},
+		{31, 1, "mode 0644", "b could not be made: mode 0644"},
+		{40, 0, "missing", "b could not be made: mode 0644"},
+		{90, 0, "missing", "b could not be made: mode 0644"},
+		{91, 0, "missing", "a could not be made: missing"}, // b is no longer checked
+	} {
+		r := check.Result{Detail: one.lack, OK: one.lack == "", Inconclusive: one.lack != ""}
+		d.take(result{ids[one.of], r, start.Add(time.Duration(one.second) * time.Second)})
+		if got := d.alarms[alarmChecks].Text; got != "check web of "+one.want {
+			t.Errorf("after %d s: %q, want %q", one.second, got, one.want)
+		}
+	}
+	if got := len(texts(d)); got != 4 {
+		t.Errorf("%d events", got)
+	}
+}

@@ -75,7 +75,7 @@ type Daemon struct {
 	seen     uint64 // the table's generation
 	unsaved  bool   // what checks found since the record was written
 	alarms   map[string]api.Alarm
-	unmadeAt time.Time          // when a check could not be made last
+	unmade   lack
 	steered  int                // checks
 	steering *director.Director // whose; nil: none's
 	drift    []string
@@ -272,9 +272,7 @@ func (d *Daemon) do(f func() error) error {
 func (d *Daemon) take(r result) {
 	var out core.Outcome
 	for range cap(d.results) {
-		if r.Inconclusive {
-			d.unmade(r)
-		}
+		d.noteUnmade(r)
 		one := d.core.Result(r.id, r.Result, r.at)
 		out.Events = append(out.Events, one.Events...)
 		out.Hooks = append(out.Hooks, one.Hooks...)

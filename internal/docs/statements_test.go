@@ -157,3 +157,15 @@ func TestReadmeConfigurations(t *testing.T) {
 		t.Errorf("%v\n%s", err, both)
 	}
 }
+
+// The doctor's command for some problems only shows the cause, as of an expired certificate, and some have none.
+func TestDoctorFixesNotEachProblem(t *testing.T) {
+	promise := regexp.MustCompile(`(?i)commands? that (fix(es)?|repairs?) (it|(each|every) problem)\b( or shows)?`)
+	for _, page := range pages(t) {
+		for _, m := range promise.FindAllStringSubmatch(strings.Join(strings.Fields(read(t, page)), " "), -1) {
+			if m[len(m)-1] == "" {
+				t.Errorf("%s: %s: not for all", page, m[0])
+			}
+		}
+	}
+}

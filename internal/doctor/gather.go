@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -26,8 +27,8 @@ import (
 
 // Gather collects the facts of the calling thread's network namespace. Without
 // names of devices they are those that the director is attached to. Without the name of a
-// configuration it is that of the process that has it: imbang vrrp for VRRP, imbang run for
-// layer 7, each of the other one if it does not run, or the usual one if none does.
+// configuration it is that of the process that has it: imbang vrrp for VRRP, imbang run or else
+// imbang proxy for layer 7, each of the others if these do not run, or the usual one if none does.
 func Gather(clientDev, serverDev, file string) (Facts, error) {
 	if os.Geteuid() != 0 {
 		return Facts{}, errors.New("not permitted: what the kernel can do, and the director, are root's to ask about; run it with sudo")
@@ -65,11 +66,16 @@ func Gather(clientDev, serverDev, file string) (Facts, error) {
 	running := askDaemon()
 	f.Pair = pairOf(running)
 	f.ServicesMissing = running.alarm("service-missing") != ""
-	if f.VRRP, err = gatherVRRP(file, running, f.Pair.address()); err != nil {
+	proxy, err := askProxy()
+	if err != nil {
 		return f, err
 	}
-	f.Proxy, err = gatherProxy(file, running, f.VRRP)
-	return f, err
+	used := cmp.Or(running.file(), proxy.file())
+	if f.VRRP, err = gatherVRRP(file, used, f.Pair.address()); err != nil {
+		return f, err
+	}
+	f.Proxy = gatherProxy(proxy, cmp.Or(file, used), running, f.VRRP)
+	return f, nil
 }
 
 // isBackup reports whether a backup role of either protocol runs in this network namespace.

@@ -77,7 +77,10 @@ func (p *Proxy) examineProcess(r report) {
 		r.problem("systemctl enable --now imbang-proxy", "%s has listeners, and imbang proxy does not run in this network namespace", p.File)
 		return
 	}
-	if p.Config == nil {
+	switch {
+	case p.Unread:
+		r.warn("imbang doctor -c FILE", "imbang proxy runs, and %s, from which its listeners would be known, cannot be read", p.File)
+	case p.Config == nil:
 		r.warn("systemctl disable --now imbang-proxy", "imbang proxy runs, and %s has no listeners (imbang doctor -c names another file)", p.File)
 	}
 	if s.Phase != supervise.Running && s.Phase != supervise.Reloading {

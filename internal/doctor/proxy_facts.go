@@ -15,7 +15,9 @@ import (
 // imbang proxy.
 type Proxy struct {
 	File   string
-	Config *l7.Config // nil: the file has no listeners, or cannot be read
+	Config *l7.Config // nil: the file has none
+	Unread bool       // it cannot be read, or is not there
+	dir    string     // of the process
 	// Alone: the configuration has neither services nor a director.
 	Alone        bool
 	NotInstalled bool   // HAProxy

@@ -26,19 +26,13 @@ import (
 // proxyPatience is how long HAProxy, which checks a configuration, and its supervisor may take.
 const proxyPatience = 20 * time.Second
 
-// gatherProxy collects what there is of layer 7, by a configuration: if the user does not name it, that of the
-// daemon, else that of VRRP. It is nil if there is neither a listener nor a process. Mistakes of a configuration are
-// gatherVRRP's to tell.
-func gatherProxy(file string, d daemon, v *VRRP) (*Proxy, error) {
-	p := &Proxy{File: cmp.Or(file, d.file()), Now: time.Now(), NoDaemon: !d.runs(), Alarm: d.proxyAlarm()}
-	if p.File == "" && v != nil {
-		p.File = v.File
-	}
-	p.File = cmp.Or(p.File, config.DefaultFile)
+// askProxy asks the process imbang proxy.
+func askProxy() (*Proxy, error) {
 	dir, err := place.ProxyDir()
 	if err != nil {
 		return nil, err
 	}
+	p := &Proxy{dir: dir}
 	ctx, cancel := context.WithTimeout(context.Background(), proxyPatience)
 	defer cancel()
 	switch s, err := supervise.Ask(ctx, dir, supervise.DoStatus); {
@@ -47,23 +41,46 @@ func gatherProxy(file string, d daemon, v *VRRP) (*Proxy, error) {
 	case !errors.Is(err, supervise.ErrNone):
 		p.StatusError = err.Error()
 	}
+	return p, nil
+}
+
+// file is the configuration of the process; "": not known.
+func (p *Proxy) file() string {
+	if p.Status == nil {
+		return ""
+	}
+	return fileOf(p.Status.Supervisor, p.Status.Config)
+}
+
+// gatherProxy adds to the reply of a process what there is of layer 7 by a configuration, which is that of VRRP if
+// no other is known. It is nil if there is neither a listener nor a process. Mistakes of a configuration are
+// gatherVRRP's to tell.
+func gatherProxy(p *Proxy, file string, d daemon, v *VRRP) *Proxy {
+	p.File, p.Now, p.NoDaemon, p.Alarm = file, time.Now(), !d.runs(), d.proxyAlarm()
+	if p.File == "" && v != nil {
+		p.File = v.File
+	}
+	p.File = cmp.Or(p.File, config.DefaultFile)
+	ctx, cancel := context.WithTimeout(context.Background(), proxyPatience)
+	defer cancel()
 	c, err := config.Load(p.File)
+	p.Unread = err != nil
 	if err == nil && c.Layer7 != nil {
 		p.Config = &c.Layer7.Config
 		p.Alone = !c.NamesDirector()
-		p.gatherConfig(ctx, c, dir, v)
+		p.gatherConfig(ctx, c, v)
 	}
 	if p.Config == nil && p.Status == nil && p.StatusError == "" {
-		return nil, nil
+		return nil
 	}
 	p.Fallback = p.Status != nil && filepath.Base(p.Status.Configuration) == supervise.Fallback
 	if p.Status != nil && p.Status.HAProxy != 0 {
 		p.Files = openFiles(p.Status.HAProxy)
 	}
-	return p, nil
+	return p
 }
 
-func (p *Proxy) gatherConfig(ctx context.Context, c *config.Config, dir string, v *VRRP) {
+func (p *Proxy) gatherConfig(ctx context.Context, c *config.Config, v *VRRP) {
 	p.Certificates = carry.Pairs(p.Config)
 	p.NoLogDirectories = carry.NoLogDirectories(p.Config)
 	p.Unusable = map[string]string{}
@@ -78,13 +95,13 @@ func (p *Proxy) gatherConfig(ctx context.Context, c *config.Config, dir string, 
 		p.Unsuitable, p.Program = err.Error(), path
 	} else {
 		p.Version = version.Text
-		if _, err := carry.Check(ctx, dir, "", p.Config); err != nil {
+		if _, err := carry.Check(ctx, p.dir, "", p.Config); err != nil {
 			p.Mistakes = p.others(strings.Split(err.Error(), "\n"))
 		}
 	}
 	p.Taken = takenAddresses(p.Config, func(pid int) bool {
 		// The supervisor holds the sockets while HAProxy is started again.
-		return supervise.Owns(pid, dir) || p.Status != nil && pid == p.Status.Supervisor
+		return supervise.Owns(pid, p.dir) || p.Status != nil && pid == p.Status.Supervisor
 	})
 	for i := range p.Config.Listeners {
 		for _, at := range p.Config.Listeners[i].Bind {

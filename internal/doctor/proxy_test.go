@@ -80,6 +80,7 @@ func TestExamineProxy(t *testing.T) {
 		"no process":          {func(p *Proxy) { p.Status = nil }, "problem  proxy: imbang.yaml has listeners, and imbang proxy does not run in this network namespace: systemctl enable --now imbang-proxy"},
 		"does not answer":     {func(p *Proxy) { p.Status, p.StatusError = nil, "imbang proxy: status: EOF" }, "problem  proxy: imbang proxy: status: EOF: systemctl status imbang-proxy"},
 		"without listeners":   {func(p *Proxy) { p.Config = nil }, "warning  proxy: imbang proxy runs, and imbang.yaml has no listeners (imbang doctor -c names another file): systemctl disable --now imbang-proxy"},
+		"without a file":      {func(p *Proxy) { p.Config, p.Unread = nil, true }, "warning  proxy: imbang proxy runs, and imbang.yaml, from which its listeners would be known, cannot be read: imbang doctor -c FILE"},
 		"does not start":      {func(p *Proxy) { p.Status.Phase, p.Status.LastEnd = supervise.Waiting, "exit status 1\nport in use" }, "problem  proxy: HAProxy does not run (waiting): exit status 1; port in use: journalctl -u imbang-proxy"},
 		"refused":             {func(p *Proxy) { p.Status.Refused, p.Status.Reason = "7", "cannot bind\n" }, "problem  proxy: HAProxy goes on with an earlier configuration, as it has not accepted the last one: cannot bind: imbang check imbang.yaml && imbang reload"},
 		"lease lost":          {func(p *Proxy) { p.Fallback, p.NoDaemon = true, true }, "problem  proxy: the lease of imbang run was lost: HAProxy checks the servers itself, with the weights and orders of before: systemctl start imbang"},
@@ -155,8 +156,14 @@ listen other
 	h.Start(other)
 	t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
 	var p *Proxy
+	ask := func() (err error) {
+		if p, err = askProxy(); err == nil {
+			p = gatherProxy(p, file, daemon{}, nil)
+		}
+		return err
+	}
 	for began := time.Now(); (p == nil || len(p.Taken) == 0) && time.Since(began) < 20*time.Second; time.Sleep(50 * time.Millisecond) {
-		if err := h.Do(func() (err error) { p, err = gatherProxy(file, daemon{}, nil); return err }); err != nil || p == nil {
+		if err := h.Do(ask); err != nil || p == nil {
 			t.Fatal(p, err)
 		}
 	}
@@ -188,7 +195,7 @@ listen other
 listeners:
   - {name: shop, bind: ["127.0.0.1:8443"], tls: {certificates: [DIR/good.pem]}, http3: true, reply: {}}
 `, "DIR", dir), 0o600)
-	if err := h.Do(func() (err error) { p, err = gatherProxy(file, daemon{}, nil); return err }); err != nil || len(p.Mistakes) != 1 || !strings.HasPrefix(p.Mistakes[0], "listener shop") || !strings.Contains(p.Mistakes[0], "QUIC") {
+	if err := h.Do(ask); err != nil || len(p.Mistakes) != 1 || !strings.HasPrefix(p.Mistakes[0], "listener shop") || !strings.Contains(p.Mistakes[0], "QUIC") {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -26,9 +26,9 @@ import (
 )
 
 // gatherVRRP collects what there is of VRRP: of a process, and of the configuration that the user
-// or, if that is empty, it or the daemon names. It is nil if there is neither a process nor a section.
+// or, if that is empty, it names, or that another process uses. It is nil if there is neither a process nor a section.
 // other is the other director of a pair, if it is known.
-func gatherVRRP(file string, d daemon, other netip.Addr) (*VRRP, error) {
+func gatherVRRP(file, used string, other netip.Addr) (*VRRP, error) {
 	v := &VRRP{File: file, Routes: map[netip.Addr]string{}}
 	dir, err := place.VRRPDir()
 	if err != nil {
@@ -45,7 +45,7 @@ func gatherVRRP(file string, d daemon, other netip.Addr) (*VRRP, error) {
 	if v.File == "" && v.Status != nil {
 		v.File = fileOf(v.Status.PID, v.Status.Config)
 	}
-	v.File = cmp.Or(v.File, d.file())
+	v.File = cmp.Or(v.File, used)
 	named := v.File != ""
 	v.File = cmp.Or(v.File, config.DefaultFile)
 	c, err := config.Load(v.File)

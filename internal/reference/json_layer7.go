@@ -12,6 +12,7 @@ var layer7FieldTexts = map[string]string{
 	"api.NodeReply.drain":             "the drain of this node; absent if it gets new clients",
 	"api.NodeReply.warnings":          "what the order does not do, one line each",
 	"supervise.Status.supervisor":     "process id of `imbang proxy`",
+	"supervise.Status.config":         "path of the configuration file, as `imbang proxy` was given it",
 	"supervise.Status.since":          "when its program was started, or executed again",
 	"supervise.Status.phase":          "`waiting`, `starting`, `running`, `reloading`, `stopping` or `ended`",
 	"supervise.Status.haproxy":        "process id of HAProxy's master",

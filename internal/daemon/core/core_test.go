@@ -13,6 +13,7 @@ import (
 
 	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/migrate"
 	"imbang/internal/daemon/operator"
 	"imbang/internal/model"
 )
@@ -182,6 +183,56 @@ func TestDynamicWeights(t *testing.T) {
 		is, _ := w.WantedService(model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.1:80")))
 		if got := model.Effective(is.Servers[0].Weight, is.Servers[0].Health, false); got != c.want || w.View()[0].Up != c.quorum {
 			t.Errorf("exit status %d: weight %d, quorum %v, want %d, %v", c.status, got, w.View()[0].Up, c.want, c.quorum)
+		}
+	}
+}
+
+// The quorum of an imported misc_dynamic counts the weights that keepalived has.
+func TestImportedDynamicWeights(t *testing.T) {
+	r, err := migrate.Keepalived(t.Context(), "keepalived.conf", []byte(`
+virtual_server 10.20.0.1 80 {
+    protocol TCP
+    quorum 3
+    sorry_server 172.16.0.9 80
+    real_server 172.16.0.1 80 {
+        MISC_CHECK {
+            misc_path /bin/load
+            misc_dynamic
+        }
+    }
+    real_server 172.16.0.2 80 {
+        weight 3
+        MISC_CHECK {
+            misc_path /bin/load
+            misc_dynamic
+        }
+    }
+}`), migrate.Source{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, string(r.YAML()))
+	path := filepath.Join(t.TempDir(), "load")
+	for _, c := range []struct {
+		status int
+		table  string // effective weights
+		quorum bool
+	}{{102, "100 100", true}, {3, "1 1", false}, {4, "2 2", true}, {0, "2 2", true}} {
+		if err := os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\nexit %d\n", c.status), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		script, err := (&check.Script{Command: []string{path}, Dynamic: true}).Checker()
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := script.Check(t.Context(), check.Target{})
+		w.Each(func(id CheckID, _ *config.Check, _ *config.Service, _ *config.Server) { w.Result(id, result, w.now) })
+		var weights []int32
+		for _, in := range w.inputs(w.services[0]) {
+			weights = append(weights, model.Effective(in.Configured, in.Withheld, false))
+		}
+		if got := strings.Trim(fmt.Sprint(weights), "[]"); got != c.table || w.View()[0].Up != c.quorum {
+			t.Errorf("exit status %d: weights %s, quorum %v, want %s, %v", c.status, got, w.View()[0].Up, c.table, c.quorum)
 		}
 	}
 }

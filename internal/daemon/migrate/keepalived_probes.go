@@ -114,6 +114,9 @@ func payload(words []string) (b []byte, ok bool) {
 	return b, len(b) > 0
 }
 
+// dynamicWeight is the weight of a server with misc_dynamic: its shares are the weights of keepalived.
+const dynamicWeight = 253
+
 // scriptCheck is what a MISC_CHECK has.
 type scriptCheck struct {
 	command []string
@@ -133,7 +136,7 @@ var scriptKeys = map[string]keyword[*checking]{
 		func(c *checking, n int64) { c.script.timeout = time.Duration(n) * time.Second }),
 	"misc_dynamic": func(k *keepalived, c *checking, s *statement) {
 		c.script.dynamic = true
-		k.lose(s.place, s.text(), "the exit status is a share of the configured weight, (status - 2) / 253, not a weight")
+		k.lose(s.place, s.text(), "an exit status sets a share of the server's weight, which is %[1]d, so as to be status - 2, as in keepalived; until the first status from 2 to 255 it is %[1]d, not %[2]d: if the script has none, write weight: %[2]d", dynamicWeight, c.of.server.weight)
 	},
 	"user": func(k *keepalived, c *checking, s *statement) { c.script.user = k.user(s) },
 }
@@ -145,6 +148,10 @@ func (k *keepalived) scriptBody(c *checking) []body {
 	}
 	keys := []string{"command: " + list(c.script.command)}
 	if c.script.dynamic {
+		if c.of.server.dynamic {
+			k.lose(c.place, c.words[0], "not the first with misc_dynamic of the server: the least of their weights counts; keepalived adds their changes of it")
+		}
+		c.of.server.dynamic = true
 		keys = append(keys, "dynamic: true")
 	}
 	if c.script.user != "" {

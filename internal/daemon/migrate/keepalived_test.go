@@ -153,6 +153,9 @@ func TestKeepalivedCheckers(t *testing.T) {
 		{"script without quotes", "MISC_CHECK {\nmisc_path /bin/check a\nuser nagios nogroup\n}", []string{
 			`command: ["/bin/check"]`, `user: "nagios"`, "the command is /bin/check alone", "not with group nogroup alone"}, []string{"run as nobody"}},
 		{"no script", "MISC_CHECK {\nmisc_timeout 3\n}", []string{"checks: []", "x:3: MISC_CHECK: has no misc_path that can be run"}, nil},
+		{"two dynamic scripts", "weight 2\nMISC_CHECK {\nmisc_path /bin/a\nmisc_dynamic\n}\nMISC_CHECK {\nmisc_path /bin/b\nmisc_dynamic\n}", []string{
+			"weight: 253, checks: [script, script-2]", "until the first status from 2 to 255 it is 253, not 2", "x:8: MISC_CHECK: not the first with misc_dynamic"}, nil},
+		{"dynamic script that is none", "MISC_CHECK {\nmisc_dynamic\n}", []string{"weight: 1, checks: []"}, nil},
 		{"notify", "notify_down \"/bin/notify 'server one' down\"", []string{`notify_down: ["/bin/notify", "server one", "down"]`, "x:3: notify scripts: run as the daemon's user"}, nil},
 		{"retry of another checker", "TCP_CHECK {\nconnect_timeout 3\nnb_get_retry 3\n}", []string{"fall: 2", "x:5: nb_get_retry 3: not a keyword of TCP_CHECK: left out, as by keepalived; write retry"}, []string{"fall: 4"}},
 		{"connect_timeout 0", "TCP_CHECK {\nconnect_timeout 0\n}", []string{"timeout: 5 s", "x:4: connect_timeout 0: keepalived accepts only 0.000001 to 4294.967295: 5 s, as in keepalived"}, nil},

@@ -19,14 +19,19 @@ type server struct {
 	method       string   // of forwarding
 	keys         []string // of a mapping in one line, behind the address
 	weight       int64    // -1: the default
+	dynamic      bool     // a script sets the weight, a share of dynamicWeight
 	upper, lower int64
 	checks       []string // nil: says nothing
 }
 
 func (s *server) String() string {
 	keys := append([]string{"address: " + endpoint(s.addr, s.port)}, s.keys...)
-	if s.weight >= 0 {
-		keys = append(keys, fmt.Sprintf("weight: %d", s.weight))
+	weight := s.weight
+	if s.dynamic {
+		weight = dynamicWeight
+	}
+	if weight >= 0 {
+		keys = append(keys, fmt.Sprintf("weight: %d", weight))
 	}
 	if s.upper > 0 {
 		keys = append(keys, fmt.Sprintf("upper: %d", s.upper))

@@ -26,6 +26,7 @@ import (
 type Options struct {
 	Dir     string // see package place
 	Program string // HAProxy; "": haproxy in PATH
+	Config  string // file, for Status
 	// Render writes a configuration and publishes it, if there is none.
 	Render func(context.Context) error
 	Log    *slog.Logger
@@ -115,7 +116,7 @@ func Run(ctx context.Context, o Options) error {
 	l := &loop{
 		Options: o, machine: machine{grace: o.Grace}, links: links{dir: o.Dir}, messages: messages{path: LogFile(o.Dir), log: o.Log}, lock: lock,
 		master: runtime.Master{Client: runtime.Client{Path: MasterSocket(o.Dir)}},
-		status: Status{Supervisor: os.Getpid(), Since: time.Now()},
+		status: Status{Supervisor: os.Getpid(), Config: o.Config, Since: time.Now()},
 		calls:  make(chan call), readies: make(chan runtime.Processes), reloads: make(chan reloadOutcome),
 		holder: holder{path: SocketsSocket(o.Dir), log: o.Log}, sockets: make(chan fetched), over: make(chan struct{}),
 	}

@@ -7,6 +7,7 @@ import "time"
 // Status is what the supervisor does, in StateFile and for Ask.
 type Status struct {
 	Supervisor int       `json:"supervisor"` // process
+	Config     string    `json:"config"`     // file, as the process names it
 	Since      time.Time `json:"since"`      // its program was started
 	Phase      Phase     `json:"phase"`
 	HAProxy    int       `json:"haproxy,omitempty"` // master process
