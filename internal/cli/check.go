@@ -46,7 +46,8 @@ remedy: all wrong values, but of unknown keys, values of a wrong type and errors
 YAML only the first. It needs neither a director nor permissions, and changes nothing.
 It warns if the key file of synchronization.replication is missing or unsuitable, as far
 as the user can read it: the file may be written later. It warns of scripts of checks
-and of VRRP that their user cannot execute on this machine, as far as that can be seen. If HAProxy is installed it checks
+and of VRRP that their user cannot execute on this machine, and of notify, quorum and mail
+commands that root cannot execute, as far as that can be seen. If HAProxy is installed it checks
 listeners and backends, too: its mistakes have the name of the listener or backend in
 place of the line. It warns of files that are damaged or missing while their last good
 copies are in use, of certificates that are not valid now or expire within 30 days, as far as
@@ -94,6 +95,7 @@ line, or 3 if it cannot be read.`,
 				r.Warnings = append(r.Warnings, loaded.Warnings...)
 				r.Warnings = append(r.Warnings, keyWarnings(loaded)...)
 				r.Warnings = append(r.Warnings, scriptWarnings(loaded)...)
+				r.Warnings = append(r.Warnings, commandWarnings(loaded)...)
 				warnings, err := checkProxy(c.Context(), loaded)
 				r.Warnings = append(r.Warnings, warnings...)
 				if err != nil {
@@ -151,6 +153,16 @@ func scriptWarnings(c *config.Config) (list []string) {
 	}
 	for _, s := range c.VRRP.Scripts {
 		warn("script", s.Name, &check.Script{Command: s.Command, User: s.User}, "until then it has no new result")
+	}
+	return list
+}
+
+// commandWarnings are why commands that run because of events cannot be run on this machine.
+func commandWarnings(c *config.Config) (list []string) {
+	for _, one := range c.Commands {
+		if text := check.RootsObstacle(one.Words); text != "" {
+			list = append(list, one.Warning(text+"; until then it fails"))
+		}
 	}
 	return list
 }

@@ -81,6 +81,49 @@ listeners:
 	}
 }
 
+// A command of an event that root cannot execute here is a warning at its place.
+func TestCheckWarnsOfCommands(t *testing.T) {
+	dir := t.TempDir()
+	file, program := filepath.Join(dir, "imbang.yaml"), filepath.Join(dir, "notify")
+	text := `daemon: {mail: [` + program + `, -t]}
+services:
+  - name: web
+    virtual: "10.20.0.1:80"
+    quorum_down: [` + program + `]
+    notify_down: [` + program + `]
+    servers: [{address: 172.16.0.1, notify_up: [` + program + `]}, {address: 172.16.0.2}]
+vrrp:
+  groups: [{name: web, routers: [{device: eth0, id: 51, addresses: [10.20.0.1/24]}], notify_master: [` + program + `]}]
+`
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	check := func(obstacle string) {
+		t.Helper()
+		var want, out, errs strings.Builder
+		for _, place := range []string{
+			"1:16: daemon.mail", "9:101: vrrp.groups[0].notify_master", "5:18: services[0].quorum_down", "6:18: services[0].notify_down", "7:48: services[0].servers[0].notify_up",
+		} {
+			if obstacle != "" {
+				want.WriteString("warning: " + file + ":" + place + ": " + obstacle + "; until then it fails\n")
+			}
+		}
+		status := command.Execute(t.Context(), newRootCommand(), []string{"check", file}, nil, &out, &errs)
+		if status != command.StatusOK || out.String() != want.String()+file+" is valid: 1 services, 2 servers\n" {
+			t.Errorf("status %d, %q, %q, want %q", status, out.String(), errs.String(), want.String())
+		}
+	}
+	check(program + " does not exist: install it, or correct the path")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	check("user root cannot execute " + program + " (mode 0644): run chmod a+rx " + program)
+	if err := os.Chmod(program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	check("")
+}
+
 // A script that its user cannot execute here is a warning, once for all servers.
 func TestCheckWarnsOfScripts(t *testing.T) {
 	dir := t.TempDir()

@@ -4,8 +4,10 @@ package docs
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -74,6 +76,41 @@ func TestPackagedFilesNameExistingPages(t *testing.T) {
 		for _, name := range regexp.MustCompile(packaged+`[\w./*-]*\w`).FindAllString(read(t, file), -1) {
 			if all[name] == "" {
 				t.Errorf("%s: %s is not in the package", file, name)
+			}
+		}
+	}
+}
+
+// Links that the page makes to imbang lead to it, as the package installs it and as make install does.
+func TestLinksToImbangLead(t *testing.T) {
+	const page = "docs/how-to/ldirectord.md"
+	made := regexp.MustCompile(`(?m)^ln -s (\S+|"[^"]*") (\S+)$`).FindAllStringSubmatch(read(t, page), -1)
+	if len(made) != 2 {
+		t.Fatalf("%s makes %d links", page, len(made))
+	}
+	for _, prefix := range []string{"usr", "usr/local"} {
+		dir := t.TempDir()
+		sbin := filepath.Join(dir, prefix, "sbin")
+		if err := os.MkdirAll(sbin, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"imbang", "imbang-ipvsadm"} {
+			if err := os.WriteFile(filepath.Join(sbin, name), nil, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, m := range made {
+			link := filepath.Join(dir, "usr/local/sbin", "ipvsadm"+strconv.Itoa(i))
+			if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			make := exec.Command("/bin/sh", "-c", "ln -s "+strings.Replace(m[1], "/usr/", dir+"/usr/", 1)+" "+link)
+			make.Env = []string{"PATH=" + sbin + ":" + os.Getenv("PATH")}
+			if out, err := make.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %s", err, out)
+			}
+			if _, err := os.Stat(link); err != nil {
+				t.Errorf("%s: %s, installed in /%s/sbin: %s", page, m[0], prefix, err)
 			}
 		}
 	}

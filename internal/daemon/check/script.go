@@ -64,6 +64,9 @@ func (c *Script) Obstacle() string {
 	return asUser(s.credential, s.user).obstacle(c.Command)
 }
 
+// RootsObstacle is the same of a command that root runs.
+func RootsObstacle(command []string) string { return executor{name: "root"}.obstacle(command) }
+
 func credentialOf(u *user.User) (*syscall.Credential, error) {
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
 	gid, err2 := strconv.ParseUint(u.Gid, 10, 32)

@@ -111,12 +111,19 @@ func (c *checker) between(path string, n, low, high int) int {
 // command refuses a command that is empty or has no absolute path: the daemon has
 // no search path of the user's.
 func (c *checker) command(path string, words []string) []string {
+	if c.tree.Has(path) {
+		c.program(path, words)
+		c.config.Commands = append(c.config.Commands, Command{words, c.tree.Mistake(path, "")})
+	}
+	return words
+}
+
+// program refuses a command that does not begin with a path.
+func (c *checker) program(path string, words []string) {
 	switch {
-	case !c.tree.Has(path):
 	case len(words) == 0 || words[0] == "":
 		c.refuse(path, "want a command with its arguments, such as [/usr/local/bin/notify, --quiet]")
 	case !strings.HasPrefix(words[0], "/"):
 		c.refuse(path, "%q: want the absolute path of a program", words[0])
 	}
-	return words
 }

@@ -19,6 +19,7 @@ import (
 	"imbang/internal/daemon/sync/replicate"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/model"
+	"imbang/internal/strictyaml"
 )
 
 // Config is a configuration that was found valid.
@@ -41,7 +42,22 @@ type Config struct {
 	Layer7 *Layer7
 	// Warnings are about what is valid and probably not meant, each with its place.
 	Warnings []string
+	// Commands are those that imbang runs because of events.
+	Commands []Command
 	Files    []string // that were read, the first one first
+}
+
+// Command is a command of the user.
+type Command struct {
+	Words []string
+	at    *strictyaml.Mistake // its place
+}
+
+// Warning is a text about the command, with its place.
+func (c Command) Warning(text string) string {
+	m := *c.at
+	m.Text = text
+	return m.Error()
 }
 
 // Director is how the director is loaded and attached.

@@ -260,7 +260,7 @@ func TestRenderAll(t *testing.T) {
 			t.Errorf("%s: %v in\n%s", path, err, rendered)
 			continue
 		}
-		again.Pair, again.Document, again.Files = nil, nil, c.Files
+		again.Pair, again.Document, again.Files, again.Commands = nil, nil, c.Files, c.Commands
 		if !reflect.DeepEqual(again, c) {
 			t.Errorf("%s: differs from\n%s", path, rendered)
 		}

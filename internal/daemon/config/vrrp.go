@@ -99,8 +99,9 @@ func (c *checker) trackScript(at, name string, d *vrrpScriptDoc) setup.Script {
 	s := setup.Script{Name: name, Command: d.Command, User: cmp.Or(d.User, c.config.Daemon.ScriptUser), Rise: defaultTrackCount, Fall: defaultTrackCount}
 	if len(d.Command) == 0 {
 		c.refuse(at+".command", "missing: want a program with its arguments, such as [/usr/local/bin/check]")
+	} else {
+		c.program(at+".command", d.Command)
 	}
-	c.command(at+".command", d.Command)
 	s.Interval = c.duration(at+".interval", d.Interval, 10*time.Millisecond, defaultTrackInterval)
 	s.Timeout = c.duration(at+".timeout", d.Timeout, time.Millisecond, s.Interval)
 	if s.Timeout > s.Interval {

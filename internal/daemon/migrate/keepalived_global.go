@@ -55,7 +55,7 @@ var globalDefs = blockKind[*vrrpFile]{name: "global_defs", nested: []string{"not
 
 	"lvs_timeouts":      (*keepalived).lvsTimeouts,
 	"lvs_sync_daemon":   (*keepalived).syncDaemon,
-	"lvs_flush":         lost[*vrrpFile]("not needed: imbang run removes services that the file does not have"),
+	"lvs_flush":         lost[*vrrpFile]("not supported: services that the file does not name stay: delete them with imbang ipvsadm -D"),
 	"lvs_flush_on_stop": lost[*vrrpFile](noFlush),
 	"lvs_flush_onstop":  lost[*vrrpFile](noFlush),
 

@@ -202,6 +202,7 @@ func TestKeepalivedGlobals(t *testing.T) {
 		{"mail", "global_defs {\nnotification_email {\na@b.org\n}\n}", []string{`mail_to: ["a@b.org"]`, "x:2: notification_email: mail is sent of servers, services and alarms"}, nil},
 		{"alerts", "global_defs {\nnotification_email {\na@b.org\n}\nsmtp_alert\n}", []string{"x:5: smtp_alert: mail is sent of all"}, []string{"x:2"}},
 		{"timeouts", "global_defs {\nlvs_timeouts tcp 900 udp\n}", []string{"tcp: 900 s", "want pairs"}, nil},
+		{"flush", "global_defs {\nlvs_flush\nlvs_flush_on_stop\n}", []string{"x:2: lvs_flush: not supported: services that the file does not name stay: delete them with imbang ipvsadm -D", "x:3: lvs_flush_on_stop: not supported"}, nil},
 	} {
 		one.run(t, one.text+"\n"+virtual)
 	}
