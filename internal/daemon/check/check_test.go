@@ -115,10 +115,13 @@ func TestTCP(t *testing.T) {
 	expectOf(t, "connect", &TCP{}, silent, true, "connected in ")
 	expectOf(t, "send", &TCP{Send: "PING\r\n"}, silent, true, "connected and sent in ")
 	expectOf(t, "banner", &TCP{Expect: "220 "}, banner, true, "connected and received the expected text in ")
-	expectOf(t, "silent", &TCP{Expect: "220 "}, silent, false, `connected, but "220 " did not come: timeout; received ""`)
-	expectOf(t, "other", &TCP{Expect: "221 "}, banner, false, `connected, but "221 " did not come: timeout; received "220 ready\r\n"`)
-	expectOf(t, "flood", &TCP{Expect: "220 "}, flood, false, `connected, but "220 " did not come: it is not in the first 4096 bytes`)
-	expectOf(t, "closed", &TCP{Expect: "220 "}, closed, false, `connected, but "220 " did not come: the server closed the connection`)
+	expectOf(t, "beginning", &TCP{Expect: "^220 "}, banner, true, "connected and received the expected text in ")
+	expectOf(t, "not at the beginning", &TCP{Expect: "^ready"}, banner, false, `connected, but received no match of "^ready": timeout; received "220 ready\r\n"`)
+	expectOf(t, "anything", &TCP{Expect: ".*"}, closed, false, `connected, but received no match of ".*": the server closed the connection`)
+	expectOf(t, "silent", &TCP{Expect: "220 "}, silent, false, `connected, but received no match of "220 ": timeout; received ""`)
+	expectOf(t, "other", &TCP{Expect: "221 "}, banner, false, `connected, but received no match of "221 ": timeout; received "220 ready\r\n"`)
+	expectOf(t, "flood", &TCP{Expect: "220 "}, flood, false, `connected, but received no match of "220 ": it is not in the first 4096 bytes`)
+	expectOf(t, "closed", &TCP{Expect: "220 "}, closed, false, `connected, but received no match of "220 ": the server closed the connection`)
 	expectOf(t, "refused", &TCP{}, "127.0.0.1:1", false, "connection refused")
 }
 
@@ -207,7 +210,7 @@ func TestProblems(t *testing.T) {
 		spec Spec
 		want string
 	}{
-		{&TCP{Expect: strings.Repeat("x", 5000)}, "expect: longer than 4096 bytes: want a shorter text"},
+		{&TCP{Expect: "+PONG"}, "expect: \"+PONG\" is not a regular expression: missing argument to repetition operator: `+`"},
 		{&HTTP{Requests: []Request{{Path: "health"}}}, `requests[0].path: "health": want a path that begins with /, such as /health`},
 		{&HTTP{Requests: []Request{{}, {Method: "BREW"}}}, `requests[1].method: "BREW": want GET, HEAD, POST or OPTIONS`},
 		{&HTTP{Requests: []Request{{Status: "2xx"}}}, `requests[0].status: "2xx": want statuses from 100 to 599, such as 200, 200-299 or 200,301`},

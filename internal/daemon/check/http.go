@@ -55,9 +55,7 @@ func (c *HTTP) Problems() (list []Problem) {
 				list = append(list, Problem{at + "status", err.Error()})
 			}
 		}
-		if _, err := regexp.Compile(r.Expect); err != nil {
-			list = append(list, Problem{at + "expect", fmt.Sprintf("%q is not a regular expression: %s", r.Expect, strings.TrimPrefix(err.Error(), "error parsing regexp: "))})
-		}
+		list = append(list, patternProblems(at+"expect", r.Expect)...)
 		if b, err := hex.DecodeString(r.Digest); r.Digest != "" && (err != nil || len(b) != md5.Size) {
 			list = append(list, Problem{at + "digest", fmt.Sprintf("%q: want 32 hexadecimal digits, as md5sum prints", r.Digest)})
 		}

@@ -59,7 +59,7 @@ func TestTrickle(t *testing.T) {
 			for _, err := c.Write([]byte("2")); err == nil; _, err = c.Write([]byte("2")) {
 				time.Sleep(50 * time.Millisecond)
 			}
-		}, &TCP{Expect: "220 "}, `connected, but "220 " did not come: timeout`},
+		}, &TCP{Expect: "220 "}, `connected, but received no match of "220 ": timeout`},
 	} {
 		begin := time.Now()
 		expectOf(t, c.name, c.spec, listen(t, c.serve), false, c.detail)

@@ -29,10 +29,7 @@ func (c *UDP) Problems() (list []Problem) {
 	if _, err := hex.DecodeString(strings.ReplaceAll(c.SendHex, " ", "")); err != nil {
 		list = append(list, Problem{"send_hex", fmt.Sprintf("%q: want hexadecimal digits, two for each byte", c.SendHex)})
 	}
-	if _, err := regexp.Compile(c.Expect); err != nil {
-		list = append(list, Problem{"expect", fmt.Sprintf("%q is not a regular expression: %s", c.Expect, strings.TrimPrefix(err.Error(), "error parsing regexp: "))})
-	}
-	return list
+	return append(list, patternProblems("expect", c.Expect)...)
 }
 
 type udpChecker struct {
