@@ -19,7 +19,8 @@ import (
 
 // HTTP sends requests, one after the other on one connection, all of which must be
 // answered as expected. Redirects are replies like others. A reply that ends the
-// connection, or is not read to its end, is followed by another connection.
+// connection, or is not read to its end, is followed by another connection, and so is the
+// end of a connection that was kept.
 type HTTP struct {
 	Requests []Request         `yaml:"requests" jsonschema_description:"sent in this order; default one GET / that expects a status of 200 to 399"`
 	Host     string            `yaml:"host" jsonschema_description:"Host header; default the service's virtual address"`

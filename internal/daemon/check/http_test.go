@@ -81,6 +81,35 @@ func TestHTTPConnections(t *testing.T) {
 	expectOf(t, "gone after the first", two(Request{}), first, false, "connection refused")
 }
 
+// A server may close a connection after any reply, without a word (RFC 9112, 9.3.1): the next request is
+// sent on another one. One that closes each connection before it replies has failed.
+func TestHTTPClosedUnannounced(t *testing.T) {
+	two := &HTTP{Requests: []Request{{Path: "/a"}, {Path: "/b", Method: "POST", Body: "x"}}}
+	for _, c := range []struct {
+		name, path, reply string
+		ok                bool
+		detail            string
+		connections       int32
+	}{
+		{"after a reply", "/", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", true, "status 200", 2},
+		{"after a reply that is too long", "/", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok, and more", true, "status 200", 2},
+		{"before the second reply", "/a", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false, "/b: the server closed the connection", 2},
+		{"before the first reply", "/c", "", false, "/a: the server closed the connection", 1},
+	} {
+		var connections atomic.Int32
+		addr := listen(t, func(c2 net.Conn) {
+			connections.Add(1)
+			if q, err := http.ReadRequest(bufio.NewReader(c2)); err == nil && strings.HasPrefix(q.URL.Path, c.path) {
+				_, _ = io.WriteString(c2, c.reply)
+			}
+		})
+		expectOf(t, c.name, two, addr, c.ok, c.detail)
+		if n := connections.Load(); n != c.connections {
+			t.Errorf("%s: %d connections, want %d", c.name, n, c.connections)
+		}
+	}
+}
+
 // listenOnce answers the first request with a text, and stops listening before that.
 func listenOnce(t *testing.T, text string) string {
 	t.Helper()
