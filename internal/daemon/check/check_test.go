@@ -148,6 +148,7 @@ func TestHTTP(t *testing.T) {
 		for range 64 {
 			_, _ = w.Write(make([]byte, 1<<16))
 		}
+		fmt.Fprint(w, "end")
 	})
 	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
@@ -178,13 +179,16 @@ func TestHTTP(t *testing.T) {
 		{"expected 503", one(Request{Path: "/broken", Status: "503"}), addr, true, "status 503"},
 		{"two", &HTTP{Requests: []Request{{Path: "/moved"}, {Path: "/", Expect: "host"}}}, addr, true, "status 200"},
 		{"second fails", &HTTP{Requests: []Request{{Path: "/"}, {Path: "/broken"}}}, addr, false, "/broken: status 503"},
-		{"body", one(Request{Expect: "welcome"}), addr, false, `/: the body of `},
+		{"body", one(Request{Expect: "welcome"}), addr, false, `/: the body does not match "welcome" (22 bytes read)`},
 		{"digest", one(Request{Path: "/post", Method: "POST", Body: "a", Digest: "6B41ACDFAFFFA5BC3AB5A83CB9E15F50"}), addr, false, "/post: the body's MD5 digest is "},
 		{"post", one(Request{Path: "/post", Method: "POST", Body: "abc", Expect: "^POST abc$"}), addr, true, "status 200"},
 		{"secret", &HTTP{Secrets: map[string]string{"Authorization": secret}, Requests: []Request{{Path: "/secret"}}}, addr, true, "status 200"},
 		{"no secret", one(Request{Path: "/secret"}), addr, false, "/secret: status 401"},
-		{"large digest", one(Request{Path: "/large", Digest: strings.Repeat("0", 32)}), addr, false, "/large: the body is longer than 1024 KiB"},
-		{"large regexp", one(Request{Path: "/large", Expect: "^x"}), addr, false, "/large: the body of 1048577 bytes does not match"},
+		{"large digest", one(Request{Path: "/large", Digest: "d65bea59c1b4d3fb215d9e0b13ec8789"}), addr, true, "status 200"},
+		{"other large digest", one(Request{Path: "/large", Digest: strings.Repeat("0", 32)}), addr, false, "/large: the body's MD5 digest is d65bea59c1b4d3fb215d9e0b13ec8789, want 0000"},
+		{"large regexp", one(Request{Path: "/large", Expect: "\\x00end$"}), addr, true, "status 200"},
+		{"large regexp and digest", one(Request{Path: "/large", Expect: "\\x00", Digest: "d65bea59c1b4d3fb215d9e0b13ec8789"}), addr, true, "status 200"},
+		{"other large regexp", one(Request{Path: "/large", Expect: "END$"}), addr, false, `/large: the body does not match "END$"`},
 		{"slow", one(Request{Path: "/slow", Expect: "x"}), addr, false, "/slow: timeout"},
 		{"endless head", &HTTP{}, head, false, "/: the head of the reply is longer than 64 KiB"},
 		{"no HTTP", &HTTP{}, nonsense, false, "/: malformed HTTP"},

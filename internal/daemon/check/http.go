@@ -35,8 +35,8 @@ type Request struct {
 	Method string `yaml:"method" jsonschema_description:"default GET" jsonschema:"enum=GET,enum=HEAD,enum=POST,enum=OPTIONS"`
 	Body   string `yaml:"body" jsonschema_description:"of the request"`
 	Status string `yaml:"status" jsonschema_description:"accepted statuses, such as 200, 200-299 or 200,301; default 200-399"`
-	Expect string `yaml:"expect" jsonschema_description:"regular expression (RE2) that the body must match, in its first MiB; default none: without expect and digest the body of the last reply is not read, so one that is cut short or does not arrive is a success"`
-	Digest string `yaml:"digest" jsonschema_description:"MD5 digest of the body, 32 hexadecimal digits, as genhash prints"`
+	Expect string `yaml:"expect" jsonschema_description:"regular expression (RE2) that the body must match, in its first 16 MiB; default none: without expect and digest the body of the last reply is not read, so one that is cut short or does not arrive is a success"`
+	Digest string `yaml:"digest" jsonschema_description:"MD5 digest of the body, of at most 16 MiB: 32 hexadecimal digits, as genhash prints"`
 }
 
 const defaultCodes = "200-399"

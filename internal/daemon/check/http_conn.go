@@ -145,7 +145,7 @@ func (c *httpConn) next(reply *http.Response) error {
 		c.hangUp()
 		return nil
 	}
-	_, err := io.CopyN(io.Discard, reply.Body, maxBody)
+	_, err := io.CopyN(io.Discard, reply.Body, maxSkipped)
 	ended := errors.Is(err, io.EOF)
 	if err == nil || ended && c.reader.Buffered() > 0 {
 		c.hangUp()

@@ -242,10 +242,10 @@ func TestMatches(t *testing.T) {
 		{"b", strings.Repeat("ä\xff", 1<<19), false, false},
 	} {
 		e := regexp.MustCompile(c.expression)
-		if found, err := matches(t.Context(), e, []byte(c.text)); found != c.found || err != nil {
+		if found, err := matches(t.Context(), e, strings.NewReader(c.text)); found != c.found || err != nil {
 			t.Errorf("%s: %v, %v", c.expression, found, err)
 		}
-		found, err := matches(ended, e, []byte(c.text))
+		found, err := matches(ended, e, strings.NewReader(c.text))
 		if (err == nil) != c.whenEnded || err == nil && found != c.found {
 			t.Errorf("%s, after the end of the context: %v, %v", c.expression, found, err)
 		}

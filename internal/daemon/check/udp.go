@@ -3,6 +3,7 @@
 package check
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -68,7 +69,7 @@ func (c udpChecker) Check(ctx context.Context, t Target) Result {
 	n, err := conn.Read(buffer)
 	fits := err == nil
 	if fits && c.expect != nil {
-		fits, err = matches(ctx, c.expect, buffer[:n])
+		fits, err = matches(ctx, c.expect, bytes.NewReader(buffer[:n]))
 	}
 	switch {
 	case fits && err == nil:
