@@ -38,9 +38,9 @@ func (c *httpConn) connect(ctx context.Context) Result {
 	}
 	c.raw, c.conn, c.stop = conn, conn, bound(ctx, conn)
 	if c.tls != nil {
-		secured := tls.Client(conn, c.tls)
-		if err := secured.HandshakeContext(ctx); err != nil {
-			return failed("TLS handshake: %s", reason(ctx, err))
+		secured, r := handshake(ctx, conn, c.tls)
+		if !r.OK {
+			return r
 		}
 		c.conn = secured
 	}
