@@ -208,6 +208,7 @@ func TestUDP(t *testing.T) {
 	expectOf(t, "other", &UDP{Send: "PING", Expect: "^PANG"}, addr, false, `the reply of 5 bytes does not match "^PANG"`)
 	expectOf(t, "silence", &UDP{Send: "x"}, addr, true, "no reply, and no ICMP error in ")
 	expectOf(t, "silence, but a reply is needed", &UDP{Send: "x", Expect: ".*"}, addr, false, "timeout")
+	expectOf(t, "the longest", &UDP{SendHex: strings.Repeat("50", 65507), Expect: ".*"}, addr, true, "reply of 5 bytes in ")
 	expectOf(t, "nobody", &UDP{Send: "x"}, "127.0.0.1:1", false, "connection refused")
 }
 
@@ -327,6 +328,8 @@ func TestKindProblems(t *testing.T) {
 		{&ICMP{Size: 3}, "size: 3 is out of range: want 16 to 65000"},
 		{&UDP{SendHex: "5"}, `send_hex: "5": want hexadecimal digits, two for each byte`},
 		{&UDP{Send: "a", SendHex: "50"}, "send_hex: a check sends one datagram: remove send or send_hex"},
+		{&UDP{Send: strings.Repeat("x", 65508)}, "send: 65508 bytes: want at most 65507, the longest datagram"},
+		{&UDP{SendHex: strings.Repeat("78", 65508)}, "send_hex: 65508 bytes: want at most 65507, the longest datagram"},
 		{&UDP{Expect: "["}, "expect: \"[\" is not a regular expression: missing closing ]: `[`"},
 		{&Script{}, "command: want the absolute path of a program and its arguments, such as [/usr/local/bin/check, --fast]"},
 		{&Script{Command: []string{"check"}}, "command: want the absolute path of a program and its arguments, such as [/usr/local/bin/check, --fast]"},

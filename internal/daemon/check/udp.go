@@ -22,13 +22,21 @@ type UDP struct {
 	Expect  string `yaml:"expect" jsonschema_description:"regular expression (RE2) that the reply must match; .* for any reply; default: no reply is needed"`
 }
 
+const longestDatagram = 65535 - 20 - 8 // by IPv4 [bytes]
+
 // Problems implements Spec.
 func (c *UDP) Problems() (list []Problem) {
 	if c.Send != "" && c.SendHex != "" {
 		list = append(list, Problem{"send_hex", "a check sends one datagram: remove send or send_hex"})
 	}
-	if _, err := hex.DecodeString(strings.ReplaceAll(c.SendHex, " ", "")); err != nil {
+	decoded, err := hex.DecodeString(strings.ReplaceAll(c.SendHex, " ", ""))
+	if err != nil {
 		list = append(list, Problem{"send_hex", fmt.Sprintf("%q: want hexadecimal digits, two for each byte", c.SendHex)})
+	}
+	for key, n := range map[string]int{"send": len(c.Send), "send_hex": len(decoded)} {
+		if n > longestDatagram {
+			list = append(list, Problem{key, fmt.Sprintf("%d bytes: want at most %d, the longest datagram", n, longestDatagram)})
+		}
 	}
 	return append(list, patternProblems("expect", c.Expect)...)
 }
