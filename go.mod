@@ -2,6 +2,9 @@ module imbang
 
 go 1.26.0
 
+// Checks connect to servers whose certificates have such a serial number, as OpenSSL does.
+godebug x509negativeserial=1
+
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/cheggaaa/pb/v3 v3.2.1

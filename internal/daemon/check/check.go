@@ -68,7 +68,8 @@ type Result struct {
 	HasShare bool
 	Command  Command
 	// Inconclusive is set if this machine could not make the check, for lack of files,
-	// memory, ports, processes or rights: it says nothing of the server. Detail has why.
+	// memory, ports, processes or rights, or because Go cannot parse a certificate that need
+	// not be verified: it says nothing of the server. Detail has why.
 	Inconclusive bool
 }
 

@@ -34,7 +34,7 @@ func TestPrintable(t *testing.T) {
 func TestDetailIsPrintable(t *testing.T) {
 	header := listen(t, func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 512))
-		fmt.Fprint(c, "HTTP/1.1 200 OK\r\n\x00\x1b[31m"+strings.Repeat("y", 60000)+"\r\n\r\n")
+		fmt.Fprint(c, "HTTP/1.1\x00\x1b[31m"+strings.Repeat("y", 60000)+"\r\n\r\n")
 	})
 	says := func(text string) string {
 		return listen(t, func(c net.Conn) { _, _ = io.WriteString(c, text) })
@@ -46,7 +46,7 @@ func TestDetailIsPrintable(t *testing.T) {
 		ok     bool
 		detail string
 	}{
-		{"header", &HTTP{}, header, false, "/: malformed MIME header"},
+		{"header", &HTTP{}, header, false, "/: malformed HTTP status line: "},
 		{"agent is up", &Agent{}, says("up #\x00\x1b[2J\n"), true, "agent: up #??[2J in "},
 		{"agent is down", &Agent{}, says("down #\xff\u202e\n"), false, "agent: down #?? in "},
 		{"agent says much", &Agent{}, says("up #" + strings.Repeat("ö", 500) + "\n"), true, "agent: up #ööö"},

@@ -19,7 +19,8 @@ import (
 
 // HTTP sends requests, one after the other on one connection, all of which must be
 // answered as expected. Redirects are replies like others. A reply that ends the
-// connection, or is not read to its end, is followed by another connection.
+// connection, or is not read to its end, is followed by another connection, and so is the
+// end of a connection that was kept.
 type HTTP struct {
 	Requests []Request         `yaml:"requests" jsonschema_description:"sent in this order; default one GET / that expects a status of 200 to 399"`
 	Host     string            `yaml:"host" jsonschema_description:"Host header; default the service's virtual address"`
@@ -34,8 +35,8 @@ type Request struct {
 	Method string `yaml:"method" jsonschema_description:"default GET" jsonschema:"enum=GET,enum=HEAD,enum=POST,enum=OPTIONS"`
 	Body   string `yaml:"body" jsonschema_description:"of the request"`
 	Status string `yaml:"status" jsonschema_description:"accepted statuses, such as 200, 200-299 or 200,301; default 200-399"`
-	Expect string `yaml:"expect" jsonschema_description:"regular expression (RE2) that the body must match, in its first MiB; default none: without expect and digest the body of the last reply is not read, so one that is cut short or does not arrive is a success"`
-	Digest string `yaml:"digest" jsonschema_description:"MD5 digest of the body, 32 hexadecimal digits, as genhash prints"`
+	Expect string `yaml:"expect" jsonschema_description:"regular expression (RE2) that the body must match, in its first 16 MiB; default none: without expect and digest the body of the last reply is not read, so one that is cut short or does not arrive is a success"`
+	Digest string `yaml:"digest" jsonschema_description:"MD5 digest of the body, of at most 16 MiB: 32 hexadecimal digits, as genhash prints"`
 }
 
 const defaultCodes = "200-399"
@@ -55,9 +56,7 @@ func (c *HTTP) Problems() (list []Problem) {
 				list = append(list, Problem{at + "status", err.Error()})
 			}
 		}
-		if _, err := regexp.Compile(r.Expect); err != nil {
-			list = append(list, Problem{at + "expect", fmt.Sprintf("%q is not a regular expression: %s", r.Expect, strings.TrimPrefix(err.Error(), "error parsing regexp: "))})
-		}
+		list = append(list, patternProblems(at+"expect", r.Expect)...)
 		if b, err := hex.DecodeString(r.Digest); r.Digest != "" && (err != nil || len(b) != md5.Size) {
 			list = append(list, Problem{at + "digest", fmt.Sprintf("%q: want 32 hexadecimal digits, as md5sum prints", r.Digest)})
 		}

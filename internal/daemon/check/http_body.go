@@ -3,10 +3,12 @@
 package check
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/md5"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,7 +16,12 @@ import (
 	"strings"
 )
 
-const maxBody = 1 << 20 // of a reply that is looked at [bytes]
+// Limits of a reply's body [bytes]. It is not kept in memory, but an endless one would use a CPU until the
+// timeout.
+const (
+	maxBody    = 16 << 20 // that is looked at
+	maxSkipped = 1 << 20  // that is read to keep the connection
+)
 
 // judge compares a reply with what is expected of it. A body that nothing is expected of
 // is not read.
@@ -29,27 +36,31 @@ func (one request) judge(ctx context.Context, reply *http.Response) error {
 	if one.expect == nil && one.Digest == "" {
 		return nil
 	}
-	body, err := io.ReadAll(io.LimitReader(reply.Body, maxBody+1))
-	if err != nil {
-		return err
+	limited, sum := &io.LimitedReader{R: reply.Body, N: maxBody}, md5.New()
+	body := io.Reader(limited)
+	if one.Digest != "" {
+		body = io.TeeReader(body, sum)
 	}
 	if one.expect != nil {
-		found, err := matches(ctx, one.expect, body[:min(len(body), maxBody)])
+		found, err := matches(ctx, one.expect, body)
 		if err != nil {
 			return err
 		}
 		if !found {
-			return fmt.Errorf("the body of %d bytes does not match %q", len(body), one.Expect)
+			return fmt.Errorf("the body does not match %q (%d bytes read)", one.Expect, maxBody-limited.N)
 		}
 	}
 	if one.Digest == "" {
 		return nil
 	}
-	if len(body) > maxBody {
-		return fmt.Errorf("the body is longer than %d KiB", maxBody>>10)
+	if _, err := io.Copy(io.Discard, body); err != nil {
+		return err
 	}
-	if sum := md5.Sum(body); !strings.EqualFold(hex.EncodeToString(sum[:]), one.Digest) {
-		return fmt.Errorf("the body's MD5 digest is %x, want %s", sum, strings.ToLower(one.Digest))
+	if n, _ := reply.Body.Read(make([]byte, 1)); n > 0 {
+		return fmt.Errorf("the body is longer than %d MiB", maxBody>>20)
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); !strings.EqualFold(got, one.Digest) {
+		return fmt.Errorf("the body's MD5 digest is %s, want %s", got, strings.ToLower(one.Digest))
 	}
 	return nil
 }
@@ -60,19 +71,25 @@ const shortText = 16 << 10
 
 // matches reports whether a text matches a regular expression. For 1 MiB that can take
 // seconds, so a long text ends when the context does.
-func matches(ctx context.Context, e *regexp.Regexp, text []byte) (bool, error) {
-	if len(text) <= shortText {
-		return e.Match(text), nil
+func matches(ctx context.Context, e *regexp.Regexp, text io.Reader) (bool, error) {
+	short, err := io.ReadAll(io.LimitReader(text, shortText))
+	if err != nil {
+		return false, err
 	}
-	found := e.MatchReader(&boundedText{Reader: bytes.NewReader(text), ctx: ctx})
-	return found, ctx.Err() // what matched may have been only a part
+	if len(short) < shortText {
+		return e.Match(short), nil
+	}
+	long := &boundedText{Reader: bufio.NewReader(io.MultiReader(bytes.NewReader(short), text)), ctx: ctx}
+	found := e.MatchReader(long)
+	return found, errors.Join(long.err, ctx.Err()) // what matched may have been only a part
 }
 
 // boundedText is a text that ends when a context does.
 type boundedText struct {
-	*bytes.Reader
+	*bufio.Reader
 	ctx   context.Context
-	runes int // read
+	runes int   // read
+	err   error // of the reader
 }
 
 // ReadRune is io.RuneReader's.
@@ -80,5 +97,8 @@ func (t *boundedText) ReadRune() (r rune, size int, err error) {
 	if t.runes++; t.runes%256 == 0 && t.ctx.Err() != nil {
 		return 0, 0, io.EOF
 	}
-	return t.Reader.ReadRune()
+	if r, size, err = t.Reader.ReadRune(); err != nil && !errors.Is(err, io.EOF) {
+		t.err = err
+	}
+	return r, size, err
 }

@@ -20,16 +20,21 @@ func (h *httpChecker) Check(ctx context.Context, t Target) Result {
 	defer c.hangUp()
 	status := 0
 	for i, one := range h.requests {
-		if c.conn == nil {
-			if r := c.connect(ctx); !r.OK {
-				return r
-			}
+		last := i == len(h.requests)-1
+		reply, r := h.ask(ctx, c, one, host, last)
+		if !r.OK {
+			return r
 		}
-		reply, err := h.exchange(ctx, c, one, host, i == len(h.requests)-1)
+		// The body is never closed: that would read all of it, and after the last request the
+		// connection is reset.
+		err := one.judge(ctx, reply)
+		if err == nil && !last {
+			err = c.next(reply)
+		}
 		if err != nil {
 			return failed("%.80s: %s", one.path(), reason(ctx, err))
 		}
-		status = reply
+		status = reply.StatusCode
 	}
 	return passed("status %d in %s", status, since(start))
 }
@@ -49,21 +54,29 @@ func hostOf(t Target) string {
 	return at.String()
 }
 
-// exchange sends one request and judges its reply. The body is never closed: that would
-// read all of it, and after the last request the connection is reset.
-func (h *httpChecker) exchange(ctx context.Context, c *httpConn, one request, host string, last bool) (int, error) {
-	q, err := h.request(one, host, last)
-	if err != nil {
-		return 0, err
+// ask sends one request, and reads the head of its reply. The server may have closed a connection that was
+// kept for it (RFC 9112, 9.3.1): then the request is sent again, on another one. The result is a failure, or
+// only OK.
+func (h *httpChecker) ask(ctx context.Context, c *httpConn, one request, host string, last bool) (*http.Response, Result) {
+	for {
+		kept := c.conn != nil
+		if !kept {
+			if r := c.connect(ctx); !r.OK {
+				return nil, r
+			}
+		}
+		q, err := h.request(one, host, last)
+		if err == nil {
+			var reply *http.Response
+			if reply, err = c.roundTrip(q); err == nil {
+				return reply, Result{OK: true}
+			}
+		}
+		if !kept || ctx.Err() != nil {
+			return nil, failed("%.80s: %s", one.path(), reason(ctx, err))
+		}
+		c.hangUp()
 	}
-	reply, err := c.roundTrip(q)
-	if err != nil {
-		return 0, err
-	}
-	if err := one.judge(ctx, reply); err != nil || last {
-		return reply.StatusCode, err
-	}
-	return reply.StatusCode, c.next(reply)
 }
 
 func (h *httpChecker) request(one request, host string, last bool) (*http.Request, error) {

@@ -81,6 +81,96 @@ func TestHTTPConnections(t *testing.T) {
 	expectOf(t, "gone after the first", two(Request{}), first, false, "connection refused")
 }
 
+// A server may close a connection after any reply, without a word (RFC 9112, 9.3.1): the next request is
+// sent on another one. One that closes each connection before it replies has failed.
+func TestHTTPClosedUnannounced(t *testing.T) {
+	two := &HTTP{Requests: []Request{{Path: "/a"}, {Path: "/b", Method: "POST", Body: "x"}}}
+	for _, c := range []struct {
+		name, path, reply string
+		ok                bool
+		detail            string
+		connections       int32
+	}{
+		{"after a reply", "/", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", true, "status 200", 2},
+		{"after a reply that is too long", "/", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok, and more", true, "status 200", 2},
+		{"before the second reply", "/a", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false, "/b: the server closed the connection", 2},
+		{"before the first reply", "/c", "", false, "/a: the server closed the connection", 1},
+	} {
+		var connections atomic.Int32
+		addr := listen(t, func(c2 net.Conn) {
+			connections.Add(1)
+			if q, err := http.ReadRequest(bufio.NewReader(c2)); err == nil && strings.HasPrefix(q.URL.Path, c.path) {
+				_, _ = io.WriteString(c2, c.reply)
+			}
+		})
+		expectOf(t, c.name, two, addr, c.ok, c.detail)
+		if n := connections.Load(); n != c.connections {
+			t.Errorf("%s: %d connections, want %d", c.name, n, c.connections)
+		}
+	}
+}
+
+// A head counts if its first line has a status, and without a valid length the connection ends the body.
+// keepalived and ldirectord accept such replies, too.
+func TestHTTPHeads(t *testing.T) {
+	const ok = "HTTP/1.1 200 OK\r\n"
+	for _, c := range []struct{ head, body, detail string }{
+		{"ICY 200 OK\r\nicy-name: x\r\n", "ok", ""},
+		{"http/1.1 200 OK\r\nContent-Length: 2\r\n", "ok", ""},
+		{"HTTP/2.0 200\r\nContent-Length: 2\r\n", "ok", ""},
+		{ok + "no colon\r\nContent-Length: 2\r\n", "ok", ""},
+		{ok + "Content-Length 5\r\nContent-Length: 2\r\n", "ok", ""},
+		{ok + ": x\r\nContent-Length : 2\r\n", "ok", ""},
+		{ok + "X: \x01\x02\xff\x00\r\n\xef\xbb\xbfY: z\r\nContent-Length: 2\r\n", "ok", ""},
+		{ok + "X: y\r\n Content-Length: 5\r\nContent-Length: 2\r\n", "ok", ""},
+		{ok + "Transfer-Encoding: identity\r\n", "ok", ""},
+		{ok + "Transfer-Encoding: Identity\r\nContent-Length: 2\r\n", "ok and more", ""},
+		{ok + "Transfer-Encoding: gzip, chunked\r\n", "2\r\nok\r\n0\r\n\r\n", ""},
+		{ok + "Transfer-Encoding: CHUNKED\r\nContent-Length: 9\r\n", "2\r\nok\r\n0\r\n\r\n", ""},
+		{ok + "Content-Length: abc\r\n", "ok", ""},
+		{ok + "Content-Length: -1\r\n", "ok", ""},
+		{ok + "Content-Length:\r\n", "ok", ""},
+		{ok + "Content-Length: 2\r\nContent-Length: 2\r\n", "ok and more", ""},
+		{ok + "Content-Length: 1\r\nContent-Length: 3\r\n", "ok", ""},
+		{"HTTP/1.1 200 OK\nContent-Length: 2\n", "ok", ""},
+		{"SSH-2.0-x\r\n", "ok", `/: malformed HTTP status line: "SSH-2.0-x"`},
+		{"HTTP/1.1 OK 200\r\n", "ok", "/: malformed HTTP"},
+		{"HTTP/1.1 099 OK\r\n", "ok", "/: malformed HTTP"},
+		{"HTTP/1.1 2000 OK\r\n", "ok", "/: malformed HTTP"},
+		{"\r\n", "ok", "/: malformed HTTP"},
+		{ok + "Content-Length: 3\r\n", "ok", "/: the server closed the connection"},
+		{ok + "Transfer-Encoding: chunked\r\n", "2\r\nokk\r\n", "/: malformed chunked encoding"},
+	} {
+		addr := listen(t, func(conn net.Conn) {
+			if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+				_, _ = io.WriteString(conn, c.head+"\r\n"+c.body)
+			}
+		})
+		detail := c.detail
+		if detail == "" {
+			detail = "status 200"
+		}
+		two := &HTTP{Requests: []Request{{Expect: "^ok$"}, {Expect: "^ok$"}}}
+		expectOf(t, fmt.Sprintf("%q", c.head), two, addr, c.detail == "", detail)
+	}
+}
+
+// net/http accepts every head that readHead does.
+func FuzzHead(f *testing.F) {
+	f.Add("ICY 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: gzip, chunked\r\nConnection: x, close\r\n\r\n")
+	f.Add("HTTP/1.1 304 x\nContent-Length : 99999999999999999999\n: y\n\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		status, head, err := readHead(bufio.NewReader(strings.NewReader(text)))
+		if err != nil {
+			return
+		}
+		reply, err := http.ReadResponse(bufio.NewReader(strings.NewReader(head)), nil)
+		if err != nil || reply.StatusCode != status {
+			t.Errorf("%q: %q: %v", text, head, err)
+		}
+	})
+}
+
 // listenOnce answers the first request with a text, and stops listening before that.
 func listenOnce(t *testing.T, text string) string {
 	t.Helper()
@@ -152,10 +242,10 @@ func TestMatches(t *testing.T) {
 		{"b", strings.Repeat("ä\xff", 1<<19), false, false},
 	} {
 		e := regexp.MustCompile(c.expression)
-		if found, err := matches(t.Context(), e, []byte(c.text)); found != c.found || err != nil {
+		if found, err := matches(t.Context(), e, strings.NewReader(c.text)); found != c.found || err != nil {
 			t.Errorf("%s: %v, %v", c.expression, found, err)
 		}
-		found, err := matches(ended, e, []byte(c.text))
+		found, err := matches(ended, e, strings.NewReader(c.text))
 		if (err == nil) != c.whenEnded || err == nil && found != c.found {
 			t.Errorf("%s, after the end of the context: %v, %v", c.expression, found, err)
 		}

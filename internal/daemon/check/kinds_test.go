@@ -3,6 +3,7 @@
 package check
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -15,6 +16,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -112,6 +114,52 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// A server whose certificate is not verified is down neither because its cipher suites have no forward
+// secrecy nor because of the form of its certificate.
+func TestTLSNotVerified(t *testing.T) {
+	pair, cert, _ := certificate(t, "www.example.org", time.Now().Add(time.Hour))
+	// change is the pair with other bytes in its certificate.
+	change := func(from, to string) tls.Certificate {
+		der := bytes.Replace(pair.Certificate[0], []byte(from), []byte(to), 1)
+		if bytes.Equal(der, pair.Certificate[0]) {
+			t.Fatalf("no %q in the certificate", from)
+		}
+		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: pair.PrivateKey}
+	}
+	negative := change("\xa0\x03\x02\x01\x02\x02\x01\x01", "\xa0\x03\x02\x01\x02\x02\x01\xfb")
+	// Two bytes of a basic constraint that is no boolean.
+	malformed := change("\x30\x03\x01\x01\xff", "\x30\x03\x01\x01\x07")
+	rsa := httptest.NewUnstartedServer(nil)
+	rsa.StartTLS()
+	t.Cleanup(rsa.Close)
+	exchange := func(suite uint16) *tls.Config {
+		return &tls.Config{Certificates: rsa.TLS.Certificates, MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite}}
+	}
+	verified := ClientTLS{ServerName: "www.example.org", Verify: true, CA: cert}
+	for _, c := range []struct {
+		name         string
+		server       *tls.Config
+		spec         *TLS
+		ok           bool
+		detail       string
+		inconclusive bool
+	}{
+		{"RSA key exchange", exchange(tls.TLS_RSA_WITH_AES_128_CBC_SHA256), &TLS{}, true, "TLS 1.2", false},
+		{"CBC", exchange(tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256), &TLS{}, true, "TLS 1.2", false},
+		{"RSA key exchange, verified", exchange(tls.TLS_RSA_WITH_AES_128_CBC_SHA256), &TLS{ClientTLS: verified}, false, "TLS handshake: remote error: tls: handshake failure", false},
+		{"RC4", exchange(tls.TLS_ECDHE_RSA_WITH_RC4_128_SHA), &TLS{}, false, "TLS handshake: remote error: tls: handshake failure", false},
+		{"negative serial number", &tls.Config{Certificates: []tls.Certificate{negative}}, &TLS{}, true, "TLS 1.3", false},
+		{"malformed", &tls.Config{Certificates: []tls.Certificate{malformed}}, &TLS{}, false, "TLS handshake: tls: failed to parse certificate from server: x509: ", true},
+		{"malformed, verified", &tls.Config{Certificates: []tls.Certificate{malformed}}, &TLS{ClientTLS: verified}, false, "TLS handshake: tls: failed to parse certificate from server: x509: ", false},
+		{"malformed, days", &tls.Config{Certificates: []tls.Certificate{malformed}}, &TLS{Days: 1}, false, "TLS handshake: tls: failed to parse certificate from server: x509: ", true},
+	} {
+		r := expectOf(t, c.name, c.spec, secure(t, c.server), c.ok, c.detail)
+		if r.Inconclusive != c.inconclusive {
+			t.Errorf("%s: %+v", c.name, r)
+		}
+	}
+}
+
 func TestICMP(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("requires root, for a raw socket")
@@ -160,6 +208,7 @@ func TestUDP(t *testing.T) {
 	expectOf(t, "other", &UDP{Send: "PING", Expect: "^PANG"}, addr, false, `the reply of 5 bytes does not match "^PANG"`)
 	expectOf(t, "silence", &UDP{Send: "x"}, addr, true, "no reply, and no ICMP error in ")
 	expectOf(t, "silence, but a reply is needed", &UDP{Send: "x", Expect: ".*"}, addr, false, "timeout")
+	expectOf(t, "the longest", &UDP{SendHex: strings.Repeat("50", 65507), Expect: ".*"}, addr, true, "reply of 5 bytes in ")
 	expectOf(t, "nobody", &UDP{Send: "x"}, "127.0.0.1:1", false, "connection refused")
 }
 
@@ -279,6 +328,8 @@ func TestKindProblems(t *testing.T) {
 		{&ICMP{Size: 3}, "size: 3 is out of range: want 16 to 65000"},
 		{&UDP{SendHex: "5"}, `send_hex: "5": want hexadecimal digits, two for each byte`},
 		{&UDP{Send: "a", SendHex: "50"}, "send_hex: a check sends one datagram: remove send or send_hex"},
+		{&UDP{Send: strings.Repeat("x", 65508)}, "send: 65508 bytes: want at most 65507, the longest datagram"},
+		{&UDP{SendHex: strings.Repeat("78", 65508)}, "send_hex: 65508 bytes: want at most 65507, the longest datagram"},
 		{&UDP{Expect: "["}, "expect: \"[\" is not a regular expression: missing closing ]: `[`"},
 		{&Script{}, "command: want the absolute path of a program and its arguments, such as [/usr/local/bin/check, --fast]"},
 		{&Script{Command: []string{"check"}}, "command: want the absolute path of a program and its arguments, such as [/usr/local/bin/check, --fast]"},

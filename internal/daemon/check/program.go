@@ -114,8 +114,18 @@ func (e executor) unexecutable(program string) string {
 	return ""
 }
 
-// uninterpretable is why the interpreter of a script, or env(1) as a command, cannot run it. Some of
-// that shows only in the exit status.
+// unreadable is that the interpreter of a script cannot read it, which shows only in the exit status.
+func (e executor) unreadable(program string) string {
+	if _, ok := firstLine(program); !ok {
+		return ""
+	}
+	if info, err := os.Stat(program); err == nil && !e.may(program, info, toRead) {
+		return fmt.Sprintf("user %[1]s cannot read the script %[2]s (mode %04[3]o): run chmod a+rx %[2]s", e.name, program, info.Mode().Perm())
+	}
+	return ""
+}
+
+// uninterpretable is why the interpreter of a script, or env(1) as a command, cannot run it.
 func (e executor) uninterpretable(command []string) string {
 	if text := e.unfound(command); text != "" {
 		return text
@@ -125,13 +135,13 @@ func (e executor) uninterpretable(command []string) string {
 	if !ok {
 		return ""
 	}
-	if info, err := os.Stat(program); err == nil && !e.may(program, info, toRead) {
-		return fmt.Sprintf("user %[1]s cannot read the script %[2]s (mode %04[3]o): run chmod a+rx %[2]s", e.name, program, info.Mode().Perm())
+	if text := e.unreadable(program); text != "" {
+		return text
 	}
-	if strings.HasSuffix(line, "\r") {
-		return fmt.Sprintf("the first line of %s ends with a carriage return: remove these, as with sed -i 's/\\r$//'", program)
+	words := strings.FieldsFunc(line, func(c rune) bool { return c == ' ' || c == '\t' }) // as Linux does
+	if slices.Contains(words, "-S") {
+		words = strings.Fields(line) // as env(1) does
 	}
-	words := strings.Fields(line)
 	if len(words) == 0 {
 		return ""
 	}
@@ -139,16 +149,22 @@ func (e executor) uninterpretable(command []string) string {
 	if text == "" {
 		text = e.unfound(words)
 	}
-	if text != "" {
-		return fmt.Sprintf("the interpreter of %s: %s", program, text)
+	switch {
+	case text == "":
+		return ""
+	case strings.HasSuffix(line, "\r"): // which is a part of the name: interpreters may accept one in an argument
+		return fmt.Sprintf("the first line of %s ends with a carriage return: remove these, as with sed -i 's/\\r$//'", program)
 	}
-	return ""
+	return fmt.Sprintf("the interpreter of %s: %s", program, text)
 }
+
+// unfoundStatuses are the exit statuses of env(1) if it cannot run a program.
+var unfoundStatuses = []int{126, 127}
 
 // unfound is that env(1) does not find the program of a command. With a search path of its own, or with
 // options that are not known here, it may find one elsewhere.
 func (e executor) unfound(command []string) string {
-	if filepath.Base(command[0]) != "env" {
+	if command[0] != "/usr/bin/env" && command[0] != "/bin/env" {
 		return ""
 	}
 	for _, word := range command[1:] {

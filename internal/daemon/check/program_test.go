@@ -81,6 +81,7 @@ func TestScriptCannotRun(t *testing.T) {
 		{"interpreter is missing", put(t, at("lua"), "#!/none/lua -x\n", 0o755), "not started: no such file or directory: the interpreter of " + at("lua") + ": /none does not exist", true},
 		{"env finds nothing", put(t, at("env"), "#!/usr/bin/env -S none-such -x\n", 0o755), "exit status 127: the interpreter of " + at("env") + ": there is no none-such in /usr/local/sbin:", true},
 		{"carriage return", put(t, at("cr"), "#!/bin/sh\r\nexit 0\r\n", 0o755), "not started: no such file or directory: the first line of " + at("cr") + " ends with a carriage return", true},
+		{"carriage return behind env", put(t, at("cr-env"), "#!/usr/bin/env sh\r\nexit 0\r\n", 0o755), "exit status 127: the first line of " + at("cr-env") + " ends with a carriage return", true},
 		{"no format", put(t, at("text"), "exit 0\n", 0o755), "not started: " + at("text") + ": exec format error: want a program for this machine, or a script", false},
 		{"open for writing", open, "not started: " + open + ": text file busy: another process has it open for writing", false},
 	} {
@@ -151,6 +152,11 @@ func TestScriptOfPrograms(t *testing.T) {
 		{[]string{"/usr/bin/env", "--unset=LANG", "false"}, "exit status 1"},
 		{[]string{"/usr/bin/env", "-S", "sh -c false"}, "exit status 1"},
 		{[]string{"/usr/bin/env", "-i", "--", "A=b", "false"}, "exit status 1"},
+		{[]string{put(t, filepath.Join(dir, "env"), "#!/bin/sh\nexit 1\n", 0o755), "db1"}, "exit status 1"}, // not env(1)
+		{[]string{put(t, filepath.Join(dir, "127/env"), "#!/bin/sh\nexit 127\n", 0o755), "db1"}, "exit status 127"},
+		{[]string{put(t, filepath.Join(dir, "perl"), "#!/usr/bin/perl -w\r\nexit 2;\r\n", 0o755)}, "exit status 2"}, // Perl accepts it
+		{[]string{put(t, filepath.Join(dir, "split"), "#!/usr/bin/env -S perl -w\r\nexit 2;\r\n", 0o755)}, "exit status 2"},
+		{[]string{put(t, filepath.Join(dir, "split2"), "#!/usr/bin/env -S perl\r\nexit 2;\r\n", 0o755)}, "exit status 2"},
 	} {
 		spec := &Script{Command: c.command}
 		r := runWithin(t, ample, spec, "127.0.0.1:80")

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -149,7 +150,12 @@ func (s scriptChecker) result(ctx context.Context, err error, c *exec.Cmd, out *
 	case exited.ExitCode() < 0:
 		return killed(exited, said, memoryKills)
 	}
-	if text := asUser(s.credential, s.user).uninterpretable(s.command); text != "" {
+	as := asUser(s.credential, s.user)
+	text := as.unreadable(s.command[0])
+	if text == "" && slices.Contains(unfoundStatuses, exited.ExitCode()) {
+		text = as.uninterpretable(s.command)
+	}
+	if text != "" {
 		return failed("exit status %d: %s", exited.ExitCode(), cause{text, true})
 	}
 	return s.status(exited.ExitCode(), start, said)

@@ -3,37 +3,53 @@
 package check
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"regexp"
+	"strings"
 	"time"
 )
 
 // TCP connects, and can exchange a line.
 type TCP struct {
 	Send   string `yaml:"send" jsonschema_description:"text to send after connecting; escapes as in YAML"`
-	Expect string `yaml:"expect" jsonschema_description:"text that the server must send, anywhere in its first 4096 bytes"`
+	Expect string `yaml:"expect" jsonschema_description:"regular expression (RE2) to find in the first 4096 bytes from the server; ^ is their beginning: ^220 for a greeting; .* for any reply"`
 }
 
 const maxExpected = 4096 // [bytes]
 
 // Problems implements Spec.
-func (c *TCP) Problems() (list []Problem) {
-	if len(c.Expect) > maxExpected {
-		list = append(list, Problem{"expect", "longer than 4096 bytes: want a shorter text"})
+func (c *TCP) Problems() []Problem { return patternProblems("expect", c.Expect) }
+
+// patternProblems are those of a regular expression.
+func patternProblems(key, pattern string) (list []Problem) {
+	if _, err := regexp.Compile(pattern); err != nil {
+		list = append(list, Problem{key, fmt.Sprintf("%q is not a regular expression: %s", pattern, strings.TrimPrefix(err.Error(), "error parsing regexp: "))})
 	}
 	return list
 }
 
+type tcpChecker struct {
+	send   string
+	expect *regexp.Regexp // nil: no reply is needed
+}
+
 // Checker implements Spec.
-func (c *TCP) Checker() (Checker, error) { return *c, nil }
+func (c *TCP) Checker() (_ Checker, err error) {
+	out := tcpChecker{send: c.Send}
+	if c.Expect != "" {
+		out.expect, err = regexp.Compile(c.Expect)
+	}
+	return out, err
+}
 
 // Check implements Checker.
-func (c TCP) Check(ctx context.Context, t Target) Result {
+func (c tcpChecker) Check(ctx context.Context, t Target) Result {
 	start := time.Now()
-	only := c.Send == "" && c.Expect == ""
-	if c.Expect != "" {
+	only := c.send == "" && c.expect == nil
+	if c.expect != nil {
 		ctx = expectGreeting(ctx)
 	}
 	conn, err := t.dial(ctx)
@@ -48,14 +64,14 @@ func (c TCP) Check(ctx context.Context, t Target) Result {
 		return passed("connected in %s", since(start))
 	}
 	defer bound(ctx, conn)()
-	if err := send(conn, c.Send); err != nil {
+	if err := send(conn, c.send); err != nil {
 		return failed("connected, but sending failed: %s", reason(ctx, err))
 	}
-	if c.Expect == "" {
+	if c.expect == nil {
 		return passed("connected and sent in %s", since(start))
 	}
-	if got, err := readUntil(conn, []byte(c.Expect)); err != nil {
-		return failed("connected, but %.40q did not come: %s; received %.40q", c.Expect, reason(ctx, err), got)
+	if got, err := readUntil(conn, c.expect); err != nil {
+		return failed("connected, but received no match of %.40q: %s; received %.40q", c.expect, reason(ctx, err), got)
 	}
 	return passed("connected and received the expected text in %s", since(start))
 }
@@ -70,18 +86,18 @@ func send(w io.Writer, text string) error {
 	return err
 }
 
-// readUntil reads until a text has come, maxExpected bytes at most.
-func readUntil(r io.Reader, want []byte) ([]byte, error) {
+// readUntil reads until the text so far matches, maxExpected bytes at most.
+func readUntil(r io.Reader, want *regexp.Regexp) ([]byte, error) {
 	got := make([]byte, 0, maxExpected)
-	for !bytes.Contains(got, want) {
-		if len(got) == cap(got) {
-			return got, errors.New("it is not in the first 4096 bytes")
-		}
+	for len(got) < cap(got) {
 		n, err := r.Read(got[len(got):cap(got)])
 		got = got[:len(got)+n]
-		if err != nil && !bytes.Contains(got, want) {
+		if n > 0 && want.Match(got) {
+			return got, nil
+		}
+		if err != nil {
 			return got, err
 		}
 	}
-	return got, nil
+	return got, errors.New("it is not in the first 4096 bytes")
 }

@@ -43,9 +43,9 @@ func (c tlsChecker) Check(ctx context.Context, t Target) Result {
 		return failed("%s", reason(ctx, err))
 	}
 	defer hangUp(conn)
-	secured := tls.Client(conn, c.config)
-	if err := secured.HandshakeContext(ctx); err != nil {
-		return failed("TLS handshake: %s", reason(ctx, err))
+	secured, r := handshake(ctx, conn, c.config)
+	if !r.OK {
+		return r
 	}
 	state := secured.ConnectionState()
 	left := time.Until(state.PeerCertificates[0].NotAfter)

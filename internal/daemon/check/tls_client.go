@@ -3,10 +3,14 @@
 package check
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
+	"strings"
 
 	"imbang/internal/readfile"
 )
@@ -15,7 +19,7 @@ import (
 // keepalived does: real servers often have the service's name, or none.
 type ClientTLS struct {
 	ServerName string `yaml:"server_name" jsonschema_description:"name in the handshake (SNI), and the one that is verified"`
-	Verify     bool   `yaml:"verify" jsonschema_description:"verify the server's certificate; default false"`
+	Verify     bool   `yaml:"verify" jsonschema_description:"verify the server's certificate; default false, which also allows RSA key exchange"`
 	CA         string `yaml:"ca" jsonschema_description:"file of the certificate authorities (PEM) to verify with; default the system's"`
 	Cert       string `yaml:"cert" jsonschema_description:"file of the client certificate (PEM)"`
 	Key        string `yaml:"key" jsonschema_description:"file of its key (PEM)"`
@@ -44,6 +48,13 @@ func (c *ClientTLS) config() (*tls.Config, error) {
 		return nil, nil
 	}
 	t := &tls.Config{ServerName: c.ServerName, InsecureSkipVerify: !c.Verify, MinVersion: tls.VersionTLS12}
+	if !c.Verify {
+		for _, s := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
+			if !strings.Contains(s.Name, "RC4") && !strings.Contains(s.Name, "3DES") { // as OpenSSL
+				t.CipherSuites = append(t.CipherSuites, s.ID)
+			}
+		}
+	}
 	if c.CA != "" {
 		pem, _, err := readfile.Regular(c.CA, mostOfFile)
 		if err != nil {
@@ -67,4 +78,19 @@ func (c *ClientTLS) config() (*tls.Config, error) {
 		t.Certificates = []tls.Certificate{pair}
 	}
 	return t, nil
+}
+
+// handshake begins TLS on a connection. The result is a failure, or only OK.
+func handshake(ctx context.Context, conn net.Conn, config *tls.Config) (*tls.Conn, Result) {
+	secured := tls.Client(conn, config)
+	err := secured.HandshakeContext(ctx)
+	if err == nil {
+		return secured, Result{OK: true}
+	}
+	why := reason(ctx, err)
+	// Go also parses a certificate that is not verified, and refuses more than OpenSSL.
+	if config.InsecureSkipVerify && strings.HasPrefix(err.Error(), "tls: failed to parse certificate") {
+		why = cause{why.text + ": replace the certificate, or use a script", true}
+	}
+	return nil, failed("TLS handshake: %s", why)
 }

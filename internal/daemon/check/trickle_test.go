@@ -52,14 +52,15 @@ func TestTrickle(t *testing.T) {
 		{"head", slowly("HTTP/1.1 200 OK\r\nX: "+strings.Repeat("y", 1000), 10), &HTTP{}, "/: timeout"},
 		{"body", slowly(head, len(head)), body, "/: timeout"},
 		{"endless line", endless("HTTP/1.1 200 OK\r\nX: "), &HTTP{}, "/: the head of the reply is longer than 64 KiB"},
-		{"endless body", endless(head), body, "/: the body of 1048577 bytes does not match"},
+		{"endless body", endless(head), body, `/: the body does not match "welcome" (16777216 bytes read)`},
+		{"endless body with a digest", endless(head), &HTTP{Requests: []Request{{Digest: strings.Repeat("0", 32)}}}, "/: the body is longer than 16 MiB"},
 		{"handshake", slowly("\x16\x03\x03\x3f\x00", 5), &TLS{}, "TLS handshake: timeout"},
 		{"handshake of HTTPS", slowly("\x16\x03\x03\x3f\x00", 5), &HTTP{TLS: &ClientTLS{}}, "TLS handshake: timeout"},
 		{"greeting", func(c net.Conn) {
 			for _, err := c.Write([]byte("2")); err == nil; _, err = c.Write([]byte("2")) {
 				time.Sleep(50 * time.Millisecond)
 			}
-		}, &TCP{Expect: "220 "}, `connected, but "220 " did not come: timeout`},
+		}, &TCP{Expect: "220 "}, `connected, but received no match of "220 ": timeout`},
 	} {
 		begin := time.Now()
 		expectOf(t, c.name, c.spec, listen(t, c.serve), false, c.detail)

@@ -3,6 +3,7 @@
 package check
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -21,18 +22,23 @@ type UDP struct {
 	Expect  string `yaml:"expect" jsonschema_description:"regular expression (RE2) that the reply must match; .* for any reply; default: no reply is needed"`
 }
 
+const longestDatagram = 65535 - 20 - 8 // by IPv4 [bytes]
+
 // Problems implements Spec.
 func (c *UDP) Problems() (list []Problem) {
 	if c.Send != "" && c.SendHex != "" {
 		list = append(list, Problem{"send_hex", "a check sends one datagram: remove send or send_hex"})
 	}
-	if _, err := hex.DecodeString(strings.ReplaceAll(c.SendHex, " ", "")); err != nil {
+	decoded, err := hex.DecodeString(strings.ReplaceAll(c.SendHex, " ", ""))
+	if err != nil {
 		list = append(list, Problem{"send_hex", fmt.Sprintf("%q: want hexadecimal digits, two for each byte", c.SendHex)})
 	}
-	if _, err := regexp.Compile(c.Expect); err != nil {
-		list = append(list, Problem{"expect", fmt.Sprintf("%q is not a regular expression: %s", c.Expect, strings.TrimPrefix(err.Error(), "error parsing regexp: "))})
+	for key, n := range map[string]int{"send": len(c.Send), "send_hex": len(decoded)} {
+		if n > longestDatagram {
+			list = append(list, Problem{key, fmt.Sprintf("%d bytes: want at most %d, the longest datagram", n, longestDatagram)})
+		}
 	}
-	return list
+	return append(list, patternProblems("expect", c.Expect)...)
 }
 
 type udpChecker struct {
@@ -71,7 +77,7 @@ func (c udpChecker) Check(ctx context.Context, t Target) Result {
 	n, err := conn.Read(buffer)
 	fits := err == nil
 	if fits && c.expect != nil {
-		fits, err = matches(ctx, c.expect, buffer[:n])
+		fits, err = matches(ctx, c.expect, bytes.NewReader(buffer[:n]))
 	}
 	switch {
 	case fits && err == nil:

@@ -16,7 +16,7 @@ var smtpKeys = map[string]keyword[*checking]{
 
 func (k *keepalived) greeting(c *checking) []body {
 	k.lose(c.place, c.text(), "the check waits for the server's greeting (220) and says no HELO")
-	return []body{{`tcp: {expect: "220"}`}}
+	return []body{{`tcp: {expect: "^220"}`}}
 }
 
 // smtpHost is a further connection of SMTP_CHECK. What is not of the connection counts for

@@ -62,6 +62,7 @@ func (k *keepalived) expect(e *expectation) string {
 		k.lose(e.at.place, e.at.text(), "%v: left out", err)
 		return ""
 	}
+	k.lose(e.at.place, e.at.words[0], "the body alone is searched; keepalived also searches the head of a reply that arrives with the body: for a text of the head use a script")
 	if e.options != "" {
 		pattern = "(?" + e.options + ")" + pattern
 	}

@@ -27,8 +27,9 @@ type ldirectordChecks struct {
 	timing               timing
 }
 
-// simple are the services that are checked by a connection alone, and what they say first.
-var simple = map[string]string{"smtp": "220", "submission": "220", "ftp": "220", "pop": `+OK`, "imap": "* OK", "nntp": "20"}
+// simple are the services that are checked by a connection alone, and the greetings of servers that
+// are ready.
+var simple = map[string]string{"smtp": "^220", "submission": "^220", "ftp": "^220", "pop": `^\+OK`, "imap": `^\* (OK|PREAUTH)`, "nntp": "^2"}
 
 // portServices are the services of ports (ld_port_to_service() of ldirectord). Those of
 // others, and of marks, are none.

@@ -4,7 +4,6 @@ package migrate
 
 import (
 	"net/netip"
-	"regexp"
 	"strings"
 )
 
@@ -21,31 +20,21 @@ func (l *ldirectord) simpleTCP(c *ldirectordChecks, of option, network string) {
 		if sent := strings.ReplaceAll(ask.path, `\n`, "\n"); sent != "" {
 			keys = append(keys, "send: "+quoted(sent))
 		}
-		pattern, err := perl(ask.receive, false)
-		text, plain := literal(ask.receive)
+		lines := c.kind == "tcp" && strings.ContainsAny(ask.receive, "^$") // which ldirectord matches one by one
+		pattern, err := perl(ask.receive, lines)
+		if lines {
+			pattern = "(?m)" + pattern
+		}
 		switch {
 		case ask.receive == "":
 			l.lose(o.place, o.text(), "the check does not wait for a reply; ldirectord waits for a line: write receive")
-		case c.kind == "udp" && err == nil:
-			keys = append(keys, "expect: "+quoted(pattern))
-		case c.kind == "udp":
+		case err != nil:
 			l.lose(o.place, o.text(), "receive %q: %v: left out", ask.receive, err)
-		case plain:
-			keys = append(keys, "expect: "+quoted(text))
 		default:
-			l.lose(o.place, o.text(), "receive %s: expect of tcp is a text, not a regular expression: left out; use a script", ask.receive)
+			keys = append(keys, "expect: "+quoted(pattern))
 		}
 		return c.kind + ": {" + strings.Join(keys, ", ") + "}"
 	}
-}
-
-// literal is the text that a regular expression is, if it is one.
-func literal(pattern string) (text string, is bool) {
-	re, err := regexp.Compile(pattern)
-	if err != nil {
-		return "", false
-	}
-	return re.LiteralPrefix()
 }
 
 // byUDP is the check of a protocol by UDP: of DNS a query, of others ICMP.

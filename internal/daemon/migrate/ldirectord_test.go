@@ -60,7 +60,11 @@ func TestLdirectordServices(t *testing.T) {
 		{"simpletcp of one server", "virtual=10.0.0.1:7\n\treal=10.0.1.1:7 masq \"ask\", \"told\"\n\treal=10.0.1.2:7 masq\n\tservice=simpletcp\n\trequest=\"a\"\n\treceive=\"b\"", []string{
 			`tcp: {send: "ask", expect: "told"}`, `tcp: {send: "a", expect: "b"}`}, nil},
 		{"simpletcp with a pattern", "virtual=10.0.0.1:7\n\treal=10.0.1.1:7 masq\n\tservice=simpletcp\n\trequest=\"a\"\n\treceive=\"OK [0-9]+\"", []string{
-			`tcp: {send: "a"}`, "x:2: real=10.0.1.1:7 masq: receive OK [0-9]+: expect of tcp is a text, not a regular expression: left out; use a script"}, []string{"expect: "}},
+			`tcp: {send: "a", expect: "OK [0-9]+"}`}, nil},
+		{"simpletcp with a pattern of a line", "virtual=10.0.0.1:7\n\treal=10.0.1.1:7 masq\n\tservice=simpletcp\n\trequest=\"a\"\n\treceive=\"^OK$\"", []string{
+			`tcp: {send: "a", expect: "(?m)^OK$"}`}, nil},
+		{"simpletcp with a pattern of Perl", "virtual=10.0.0.1:7\n\treal=10.0.1.1:7 masq\n\tservice=simpletcp\n\trequest=\"a\"\n\treceive=\"OK(?!x)\"", []string{
+			`tcp: {send: "a"}`, `x:2: real=10.0.1.1:7 masq: receive "OK(?!x)": this form is Perl's alone; want RE2: left out`}, []string{"expect: "}},
 		{"simpletcp without receive", "virtual=10.0.0.1:7\n\treal=10.0.1.1:7 masq\n\tservice=simpletcp\n\trequest=\"a\"", []string{
 			`tcp: {send: "a"}`, "x:2: real=10.0.1.1:7 masq: the check does not wait for a reply; ldirectord waits for a line: write receive"}, nil},
 		{"simpletcp by UDP", "virtual=10.0.0.1:7\n\treal=10.0.1.1:7 masq\n\tprotocol=udp\n\tservice=simpletcp\n\trequest=\"a\"\n\treceive=\"b+\"", []string{
