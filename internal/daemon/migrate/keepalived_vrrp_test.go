@@ -73,6 +73,8 @@ func TestKeepalivedVRRP(t *testing.T) {
 		{"nopreempt with MASTER", of("state MASTER\nnopreempt\n" + addresses), []string{"x:8: nopreempt: keepalived ignores it with state MASTER"}, []string{"preempt: false"}},
 		{"preempt_delay with MASTER", of("state MASTER\npreempt_delay 4\n" + addresses), []string{"x:8: preempt_delay 4: keepalived ignores it with state MASTER"}, []string{"preempt_delay: "}},
 		{"preempt_delay", of("preempt_delay 4.5\n" + addresses), []string{"preempt_delay: 4500 ms"}, []string{"Not carried"}},
+		{"preempt_delay in strict mode", "global_defs {\nvrrp_strict\n}\n" + of("preempt_delay 4\n"+addresses), []string{"x:10: preempt_delay 4: keepalived ignores it in strict mode: left out"}, []string{"preempt_delay: "}},
+		{"preempt_delay without the strict mode of others", "global_defs {\nvrrp_strict\n}\n" + of("preempt_delay 4\nstrict_mode off\n"+addresses), []string{"preempt_delay: 4 s"}, []string{"preempt_delay 4"}},
 		{"priority", of("priority 256\n" + addresses), []string{"priority: 100", "x:7: priority 256: keepalived accepts only 1 to 255"}, nil},
 		{"authentication", of("authentication {\nauth_type PASS\nauth_pass 1\n}\n" + addresses), []string{"x:7: authentication: VRRP version 3 has none"}, nil},
 		{"unicast", of("unicast_src_ip 10.9.0.1\nunicast_peer {\n10.9.0.2 min_ttl 255\n10.9.0.3\n}\n" + addresses), []string{`source: "10.9.0.1"`, `peers: ["10.9.0.2", "10.9.0.3"]`, "x:9: 10.9.0.2 min_ttl 255: the TTL"}, nil},
