@@ -149,7 +149,7 @@ const (
 // vrrpInstance takes in an instance, which is the n-th statement of the file.
 func (k *keepalived) vrrpInstance(s *statement, n int) {
 	f := &k.file
-	i := &vrrpInstance{statement: s, name: s.word(1), interval: time.Second, garp: f.garp, strict: f.strict, peers: map[string]*statement{}, watched: watched{order: n}}
+	i := &vrrpInstance{statement: s, name: s.word(1), interval: time.Second, garp: f.garp, strict: f.strict, peers: map[string]*statement{}, watched: watched{order: n, told: "INSTANCE " + s.word(1)}}
 	i.router = vrrpRouter{from: s.place}
 	i.group = f.memberOf[i.name]
 	for _, one := range s.block { // addresses without a device are on that of the instance

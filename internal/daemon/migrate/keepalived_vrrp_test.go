@@ -100,7 +100,14 @@ func TestKeepalivedVRRP(t *testing.T) {
 		{"synchronization with no instance", "global_defs {\nvrrp_version 3\nlvs_sync_daemon eth1 port 9000 ttl 3 group 224.0.0.99\n}\n", []string{
 			`master: {interface: "eth1", port: 9000, ttl: 3, group: "224.0.0.99"}`}, []string{"Not carried"}},
 		{"synchronization as once", of("lvs_sync_daemon_interface eth1\n" + addresses), []string{`backup: {interface: "eth1", sync_id: 5}`, "both roles run all the time"}, nil},
-		{"sync group of one", "vrrp_sync_group g {\ngroup {\na_1\n}\nnotify /bin/told\n}\n" + of(addresses), []string{`- name: "a_1"`, `notify: ["/bin/told"]`, "x:1: vrrp_sync_group g: has one instance"}, nil},
+		{"sync group of one", "vrrp_sync_group g {\ngroup {\na_1\n}\nnotify /bin/told\n}\n" + of(addresses), []string{`- name: "a_1"`, `notify: ["/bin/told"]`, "x:1: vrrp_sync_group g: has one instance",
+			"x:5: notify /bin/told: its first arguments are INSTANCE a_1; keepalived's are GROUP g: change what the program looks for"}, nil},
+		{"command of the instance in a sync group of one", "vrrp_sync_group g {\ngroup {\na_1\n}\nnotify_master /bin/master\n}\n" + of("notify /bin/told\n"+addresses), []string{`notify: ["/bin/told"]`}, []string{"first arguments"}},
+		{"command of an instance in a sync group", "vrrp_sync_group g {\ngroup {\na_1\nb\n}\n}\n" + of("notify /bin/told\n"+addresses) +
+			"vrrp_instance b {\nversion 3\ninterface eth1\nvirtual_router_id 6\nvirtual_ipaddress {\n10.0.0.9\n}\n}\n", []string{
+			`notify: ["/bin/told"]`, "x:13: notify /bin/told: its first arguments are GROUP g; keepalived's are INSTANCE a_1"}, nil},
+		{"command of a sync group", "vrrp_sync_group g {\ngroup {\na_1\nb\n}\nnotify /bin/told\n}\n" + of(addresses) +
+			"vrrp_instance b {\nversion 3\ninterface eth1\nvirtual_router_id 6\nvirtual_ipaddress {\n10.0.0.9\n}\n}\n", []string{`notify: ["/bin/told"]`}, []string{"first arguments"}},
 		{"sync group without an instance", "vrrp_sync_group g {\ngroup {\na_1\nb\n}\n}\n" + of(addresses), []string{"x:1: vrrp_sync_group g: there is no instance b"}, nil},
 		{"weights in a sync group", "vrrp_sync_group g {\ngroup {\na_1\nb\n}\n}\n" + of("track_interface {\neth3 weight 4\n}\n"+addresses) +
 			"vrrp_instance b {\nversion 3\ninterface eth1\nvirtual_router_id 6\nvirtual_ipaddress {\n10.0.0.9\n}\n}\n", []string{
