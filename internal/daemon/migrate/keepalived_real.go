@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 )
 
 // realServer is a real_server while it is read.
@@ -17,7 +18,13 @@ type realServer struct {
 	settings
 	serving
 	notify   map[string][]string // commands, by keyword
-	checkers []*statement
+	checkers []checkerAt
+}
+
+// checkerAt is a checker with the timeout of the lines above it.
+type checkerAt struct {
+	*statement
+	timeout time.Duration
 }
 
 // atLeastOne is the form of retry in a virtual_server and in a real_server.
@@ -47,7 +54,9 @@ var realServers = blockKind[*realServer]{
 func checkersOf() map[string]keyword[*realServer] {
 	all := map[string]keyword[*realServer]{}
 	for name := range checkerKinds {
-		all[name] = func(_ *keepalived, r *realServer, s *statement) { r.checkers = append(r.checkers, s) }
+		all[name] = func(_ *keepalived, r *realServer, s *statement) {
+			r.checkers = append(r.checkers, checkerAt{s, r.timeoutAbove})
+		}
 	}
 	return all
 }
@@ -103,12 +112,14 @@ func realServerOf(k *keepalived, v *virtualServer, s *statement) {
 			return
 		}
 	}
-	v.reals = append(v.reals, &realServer{statement: s, server: address})
+	v.reals = append(v.reals, &realServer{statement: s, server: address, settings: v.settings})
 }
 
 // real takes in a real_server.
 func (k *keepalived) real(v *virtualServer, r *realServer) {
+	above := r.timeoutAbove
 	r.settings, r.serving, r.notify = v.settings, v.serving, map[string][]string{}
+	r.timeoutAbove = above
 	realServers.read(k, r, r.block)
 	out := &r.server
 	out.method, out.weight, out.inhibit = r.forward.method, r.serving.weight, r.serving.inhibit
@@ -122,7 +133,11 @@ func (k *keepalived) real(v *virtualServer, r *realServer) {
 	}
 	out.checks = []string{}
 	for _, one := range r.checkers {
-		for _, name := range k.checker(one, r.settings, checked{v, out}) {
+		in := r.settings
+		if one.is("SMTP_CHECK") {
+			in.timeout = one.timeout
+		}
+		for _, name := range k.checker(one.statement, in, checked{v, out}) {
 			if !slices.Contains(out.checks, name) {
 				out.checks = append(out.checks, name)
 			}

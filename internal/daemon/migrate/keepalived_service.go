@@ -13,7 +13,7 @@ func (k *keepalived) virtual(s *statement) {
 	v := &virtualServer{
 		service:  service{from: s.place},
 		what:     s.text(),
-		settings: settings{delay: time.Minute, timeout: 5 * time.Second},
+		settings: settings{delay: time.Minute, timeout: 5 * time.Second, timeoutAbove: 5 * time.Second},
 		serving:  serving{forward: forwarding{method: "masquerading"}, weight: 1},
 		targets:  k.targets(s), quorum: 1, quorumAt: s.place, commands: map[string][]string{},
 	}

@@ -134,6 +134,10 @@ func TestKeepalivedVirtual(t *testing.T) {
 		{"flag above its scheduler by number", "virtual_server 10.0.0.1 80 {\nflag-2\nlvs_sched sh\n" + real1 + "}", []string{`flags: ["sh-port"]`}, []string{"x:2"}},
 		{"tunnel with an option that is none", "virtual_server 10.0.0.1 80 {\nlb_kind TUN type gue port 5555\nreal_server 10.0.1.1 80 {\nlvs_method TUN port 0\n}\n}", []string{
 			"tunnel: {type: gue, port: 5555}", "x:4: lvs_method TUN port 0: 0 is not an option"}, []string{"forward: tunnel}"}},
+		{"connect_timeout below SMTP_CHECK", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nreal_server 10.0.1.1 80 {\nSMTP_CHECK {\n}\nTCP_CHECK {\n}\n}\nconnect_timeout 9\n}", []string{
+			"timeout: 5 s", "tcp: {}\n    interval: 60 s\n    fast_interval: 1 s\n    timeout: 9 s"}, nil},
+		{"connect_timeout above SMTP_CHECK", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nconnect_timeout 8\nreal_server 10.0.1.1 80 {\nSMTP_CHECK {\n}\nconnect_timeout 7\n}\nreal_server 10.0.1.2 80 {\nconnect_timeout 6\nSMTP_CHECK {\n}\n}\n}", []string{
+			"timeout: 8 s", "timeout: 6 s"}, []string{"timeout: 7 s"}},
 		{"no real server", "virtual_server 10.0.0.1 80 {\nprotocol TCP\n}", []string{"x:1: virtual_server 10.0.0.1 80: has no real server"}, nil},
 		{"no destination", "virtual_server 0.0.0.0 51820 {\nprotocol UDP\n" + real1 + "}\nvirtual_server 10.0.0.1 80 {\nprotocol TCP\n" + real1 + "}", []string{
 			"x:1: virtual_server 0.0.0.0 51820: no packet has this destination, and Linux does not take it for every address: write the virtual address; left out with its servers"}, []string{"51820\""}},
