@@ -257,3 +257,39 @@ services:
 		})
 	}
 }
+
+// quorum_up of a service that is available when the daemon first has it runs once: at the start and
+// after a reload that adds it, and not after other reloads and with the next daemon.
+func TestRunQuorumUpAtStart(t *testing.T) {
+	said := filepath.Join(t.TempDir(), "said")
+	const service = "  - name: %[1]s\n    virtual: VIP:%[2]d\n    quorum_up: [/bin/sh, -c, echo $IMBANG_EVENT %[1]s >>%[3]s]\n    servers: [{address: S1}]\n"
+	of := func(name string, port int) string { return fmt.Sprintf(service, name, port, said) }
+	k := newKeeper(t, 1, "services:\n"+of("web", 80))
+	ran := func(what, want string) {
+		t.Helper()
+		await(t, what, func() error {
+			if b, _ := os.ReadFile(said); strings.ReplaceAll(string(b), "\n", ",") != want {
+				return fmt.Errorf("ran %q, want %q", b, want)
+			}
+			return nil
+		})
+	}
+	ran("the start", "quorum-up web,")
+	k.do("reload")
+	k.end(syscall.SIGKILL)
+	k.start()
+	k.end(syscall.SIGTERM)
+	k.start()
+	k.configure("services:\n" + of("web", 80) + of("more", 81))
+	k.do("reload")
+	ran("a service more", "quorum-up web,quorum-up more,")
+	k.end(syscall.SIGTERM)
+	k.do("detach") // and with the director, its table
+	k.start()
+	await(t, "another director", func() error {
+		if b, _ := os.ReadFile(said); strings.Count(string(b), "web") != 2 || strings.Count(string(b), "more") != 2 {
+			return fmt.Errorf("ran %q", b)
+		}
+		return nil
+	})
+}

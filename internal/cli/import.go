@@ -88,7 +88,11 @@ then nothing is.`,
 			}
 			text := r.YAML()
 			if file != "" {
-				if err := writeImported(file, text, force); err != nil {
+				mode := os.FileMode(0o644)
+				if from, err := os.Stat(args[0]); err == nil { // as private as that
+					mode &= from.Mode().Perm() | 0o600
+				}
+				if err := writeImported(file, text, mode, force); err != nil {
 					return err
 				}
 			}
@@ -121,7 +125,7 @@ then nothing is.`,
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "write the configuration to this `FILE` in place of standard output")
-	c.Flags().BoolVar(&force, "force", false, "replace FILE if it exists")
+	c.Flags().BoolVar(&force, "force", false, replaces)
 	c.Flags().StringVar(&format, "format", "", "format of the input: keepalived, ldirectord or ipvsadm; default by its contents")
 	c.Flags().StringVar(&configID, "config-id", "", "`ID` of the machine that lines of keepalived.conf with @ are for, as keepalived --config-id; without it they are left out")
 	_ = c.RegisterFlagCompletionFunc("config-id", cobra.NoFileCompletions)
@@ -233,21 +237,4 @@ func lookupHost(ctx context.Context, name string, six bool) (netip.Addr, error) 
 		return netip.Addr{}, errors.Join(err, errors.New("no address"))
 	}
 	return all[0].Unmap(), nil
-}
-
-func writeImported(name string, text []byte, force bool) error {
-	if force {
-		if err := os.Rename(name, name+".bak"); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s exists: name another file, or replace it with --force", name)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Close())
 }

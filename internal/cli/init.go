@@ -53,7 +53,7 @@ the director cannot be read.`,
 				_, err := c.OutOrStdout().Write(r.YAML())
 				return err
 			}
-			if err := writeImported(file, r.YAML(), force); err != nil {
+			if err := writeImported(file, r.YAML(), 0o644, force); err != nil {
 				return err
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%s: %d services, %d servers; look through it, then imbang check %s\n", file, r.Services(), r.Servers(), file)
@@ -61,7 +61,7 @@ the director cannot be read.`,
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "write to this `FILE`, such as "+config.DefaultFile+", in place of standard output")
-	c.Flags().BoolVar(&force, "force", false, "replace FILE if it exists, and keep it as FILE.bak")
+	c.Flags().BoolVar(&force, "force", false, replaces)
 	return c
 }
 

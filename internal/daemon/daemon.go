@@ -63,14 +63,15 @@ type Daemon struct {
 
 	// The loop's own.
 	core     *core.Core
-	applied  plan.Table                 // as the configuration had it
-	asserted plan.Table                 // what the daemon has made of it since
-	pending  bool                       // the configuration is not carried out whole yet
-	behind   map[model.ServiceKey]bool  // services whose last changes failed
-	deleted  map[operator.ServerID]bool // servers that others deleted since
-	missing  map[model.ServiceKey]bool  // services that others deleted, or all of their servers
-	added    map[config.Address]bool    // virtual addresses that the daemon added
-	retried  time.Time                  // the last time that failed changes were tried
+	applied  plan.Table                  // as the configuration had it
+	asserted plan.Table                  // what the daemon has made of it since
+	pending  bool                        // the configuration is not carried out whole yet
+	behind   map[model.ServiceKey]bool   // services whose last changes failed
+	deleted  map[operator.ServerID]bool  // servers that others deleted since
+	missing  map[model.ServiceKey]bool   // services that others deleted, or all of their servers
+	due      map[operator.ServiceID]bool // services whose first quorum_up has not run
+	added    map[config.Address]bool     // virtual addresses that the daemon added
+	retried  time.Time                   // the last time that failed changes were tried
 	table    table
 	seen     uint64 // the table's generation
 	unsaved  bool   // what checks found since the record was written
@@ -238,6 +239,7 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 			d.keepPeers()
 			d.keepSteering()
 			d.keepUnmade(time.Now())
+			d.runDue(time.Now())
 			d.save()
 			d.audit(ctx)
 			d.watchFiles(time.Now())
@@ -352,7 +354,7 @@ func (d *Daemon) hookFailed(e events.Event) {
 const stopPatience = 10 * time.Second
 
 // endHooks waits for commands because of events: the last one for a server, and for the quorum of a service,
-// is about the state that the next daemon begins with, which runs none because of it.
+// is about the state that the next daemon begins with, which runs none because of it but those in Daemon.due.
 func (d *Daemon) endHooks() {
 	if !d.hooks.Wait(stopPatience) {
 		d.Log.Warn("commands because of events have not ended and are killed", "after", stopPatience)

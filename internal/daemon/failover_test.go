@@ -9,10 +9,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"imbang/internal/daemon/operator"
 	"imbang/internal/daemon/pair"
 	"imbang/internal/daemon/sync/replicate"
 	"imbang/internal/daemon/vrrp/control"
@@ -215,4 +220,56 @@ func TestYieldUndecided(t *testing.T) {
 	if facts, _ := f.facts(time.Now()); facts.YieldUndecided || facts.Yield {
 		t.Errorf("the peer is not reached: %+v", facts)
 	}
+}
+
+// quorum_up of a new service waits until its virtual address is here, and is not run if the quorum is
+// lost first. A mark can be of any address.
+func TestDueWaitsForAddress(t *testing.T) {
+	said := filepath.Join(t.TempDir(), "said")
+	of := func(name, target string) string {
+		return fmt.Sprintf("  - {name: %[1]s, %[2]s, quorum_up: [/bin/sh, -c, echo %[1]s >>%[3]s], servers: [{name: %[1]s1, address: 172.16.0.1, weight: 1}]}\n", name, target, said)
+	}
+	d := newDaemon(t, "services:\n"+of("here", `virtual: "10.20.0.1:80"`)+of("moves", `virtual: "10.20.0.2:80"`)+of("mark", "mark: 7")+of("excluded", `virtual: "10.20.0.3:80"`)+`
+vrrp:
+  groups:
+    - name: g
+      routers: [{device: lo, id: 5, addresses: [10.20.0.2]}]
+      addresses: [{address: 10.20.0.3, device: lo}]
+`)
+	var e *elector
+	d.failover, e = startFailover(t)
+	changed := make(chan struct{}, 8)
+	d.failover.mu.Lock()
+	d.failover.changed = func() { changed <- struct{}{} }
+	d.failover.mu.Unlock()
+	d.due = map[operator.ServiceID]bool{}
+	d.enterDue(d.core.Begun.New)
+	become := func(state string) {
+		e.send(control.Event{State: &control.State{Group: "g", State: state}})
+		<-changed
+	}
+	ran := func(what, want string, due int) {
+		t.Helper()
+		d.runDue(time.Now())
+		if !d.hooks.Wait(time.Minute) {
+			t.Fatal("a command does not end")
+		}
+		b, _ := os.ReadFile(said)
+		words := strings.Fields(string(b))
+		if slices.Sort(words); strings.Join(words, " ") != want || len(d.due) != due {
+			t.Errorf("%s: ran %q, want %q; due are %v", what, words, want, d.due)
+		}
+	}
+	ran("imbang vrrp has said nothing", "here", 3)
+	become("backup")
+	ran("backup", "here", 3)
+	ids, err := d.core.Find("excluded1", "")
+	if err != nil || len(ids) != 1 {
+		t.Fatal(ids, err)
+	}
+	d.core.Order(ids[0], operator.State{Drain: &operator.Drain{}}, "root", "", time.Now())
+	ran("the quorum is lost", "here", 2)
+	become("master")
+	ran("master", "here mark moves", 0)
+	ran("master, again", "here mark moves", 0)
 }

@@ -36,6 +36,7 @@ type record struct {
 	Deleted []named          `json:"deleted,omitempty"` // servers that others deleted since
 	Added   []config.Address `json:"added,omitempty"`   // virtual addresses that the daemon added
 	Lost    []string         `json:"lost,omitempty"`    // services without their quorum
+	Due     []string         `json:"due,omitempty"`     // services whose first quorum_up has not run
 	Memory  memory           `json:"memory"`
 }
 
@@ -83,18 +84,38 @@ func (m *remembered) UnmarshalJSON(text []byte) error {
 
 // core is what a record knows of checks and services.
 func (r record) core() core.Memory {
-	out := core.Memory{Checks: map[core.CheckID]check.State{}, Lost: map[operator.ServiceID]bool{}}
+	out := core.Memory{Checks: map[core.CheckID]check.State{}, Lost: services(r.Lost), Met: map[operator.ServiceID]bool{}}
 	for _, one := range r.Memory {
 		if id, err := (named{one.Service, one.Server}).id(); err == nil {
 			out.Checks[core.CheckID{ServerID: id, Check: one.Check}] = one.State
 		}
 	}
-	for _, text := range r.Lost {
-		if k, err := operator.ParseServiceID(text); err == nil {
-			out.Lost[k] = true
+	for _, s := range r.Applied.Services {
+		out.Met[operator.ServiceID{Key: s.Key}] = true
+	}
+	return out
+}
+
+// services are those of a list.
+func services(texts []string) map[operator.ServiceID]bool {
+	out := map[operator.ServiceID]bool{}
+	for _, text := range texts {
+		if id, err := operator.ParseServiceID(text); err == nil {
+			out[id] = true
 		}
 	}
 	return out
+}
+
+// listOf is the list of those that a set has.
+func listOf(set map[operator.ServiceID]bool) (texts []string) {
+	for id, has := range set {
+		if has {
+			texts = append(texts, id.String())
+		}
+	}
+	slices.Sort(texts)
+	return texts
 }
 
 // deleted are the servers that others deleted.
@@ -135,15 +156,11 @@ func (d *Daemon) save() {
 
 // remember writes it.
 func (d *Daemon) remember() error {
-	r := record{Applied: d.applied, Pending: d.pending, Added: slices.SortedFunc(maps.Keys(d.added), config.Address.Compare)}
+	memory := d.core.Memory()
+	r := record{Applied: d.applied, Pending: d.pending, Lost: listOf(memory.Lost), Due: listOf(d.due), Added: slices.SortedFunc(maps.Keys(d.added), config.Address.Compare)}
 	for id := range d.deleted {
 		r.Deleted = append(r.Deleted, named{id.Service.String(), id.Server.String()})
 	}
-	memory := d.core.Memory()
-	for k := range memory.Lost {
-		r.Lost = append(r.Lost, k.String())
-	}
-	slices.Sort(r.Lost)
 	for id, state := range memory.Checks {
 		r.Memory = append(r.Memory, remembered{id.Service.String(), id.Server.String(), id.Check, state})
 	}

@@ -57,9 +57,11 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 	if err := d.allowed(c, p, carry.LastConfig(d.layer7.dir), d.Force); err != nil {
 		return err
 	}
-	d.core, d.checkers, d.applied = next, checkers, r.Applied
+	d.core, d.checkers, d.applied, d.due = next, checkers, r.Applied, services(r.Due)
+	d.enterDue(next.Begun.New)
 	d.keepHost()
 	err = d.finish(p, nil, "start")
+	d.tell(next.Begun)
 	if errors.As(err, new(*incomplete)) {
 		return nil // the alarm says so
 	}
@@ -313,6 +315,7 @@ func (d *Daemon) tryReload(n *candidate, force bool, by string) (*plan.Plan, []s
 	}
 	host := d.hostChanges(c)
 	d.core, d.checkers, d.deleted = next, checkers, map[operator.ServerID]bool{}
+	d.enterDue(out.New)
 	d.keepHost()
 	err = d.finish(p, host, "reload by "+by)
 	d.serveMetrics()

@@ -5,6 +5,7 @@ package ipvsadm
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -18,6 +19,8 @@ const (
 	inputGrace = 10 * time.Millisecond
 	// linesAtOnce is after how many lines those that were read are taken.
 	linesAtOnce = 2 * batchMost
+	// mostOfLine is the length of a line [bytes].
+	mostOfLine = 1 << 14
 )
 
 // input are the lines of a reader. No other thread reads ahead: the lines of a file would have pauses
@@ -25,7 +28,7 @@ const (
 type input struct {
 	from io.Reader
 	part []byte // of a line whose end was not read
-	err  error  // of the reader, when the lines are over
+	err  error  // of the reader or of a line, when the lines are over
 }
 
 // next waits for lines and returns them with those that follow at once. It says
@@ -40,7 +43,10 @@ func (in *input) next() (lines []string, idle, more bool) {
 		there := chunk[:n]
 		for {
 			line, rest, whole := bytes.Cut(there, []byte("\n"))
-			in.part = append(in.part, line...)
+			if in.part = append(in.part, line...); len(in.part) > mostOfLine {
+				in.err = fmt.Errorf("a line is longer than %d bytes", mostOfLine)
+				return lines, false, false
+			}
 			if !whole {
 				break
 			}

@@ -185,3 +185,27 @@ func TestRestoreOfBrokenInput(t *testing.T) {
 		t.Errorf("status %d, %d services, %q", status, len(table.services), stderr.String())
 	}
 }
+
+// endless is a line without an end.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	e.read += len(p)
+	if e.read > 64<<20 {
+		return 0, errors.New("64 MiB were read")
+	}
+	return len(p), nil
+}
+
+// A line that does not end is refused, and the lines before it are run.
+func TestRestoreOfEndlessLine(t *testing.T) {
+	var stderr strings.Builder
+	table := newFake()
+	status := run([]string{"-R"}, io.MultiReader(strings.NewReader("-A -t 10.20.0.1:80\n-A -t 10.20.0.2:80 "), &endless{}), io.Discard, &stderr, func() (Table, error) { return table, nil }, nil, testNames())
+	if want := "ipvsadm: standard input: a line is longer than 16384 bytes\n"; status != 255 || len(table.services) != 1 || stderr.String() != want {
+		t.Errorf("status %d, %d services, %q, want %q", status, len(table.services), stderr.String(), want)
+	}
+}

@@ -5,9 +5,9 @@ package jsonfile
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
-	"path/filepath"
+
+	"imbang/internal/wholefile"
 )
 
 // Write stores a value as indented JSON, whole or not at all: a file that was there
@@ -22,32 +22,12 @@ func write(path string, v any, mode os.FileMode) error {
 	if err != nil {
 		return err
 	}
-	if err := writeThrough(path+".new", append(b, '\n'), mode); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return syncDirectory(filepath.Dir(path))
-}
-
-// syncDirectory writes a directory's names to the disk: until then, a power failure
-// brings back the file that was replaced.
-func syncDirectory(path string) error {
-	d, err := os.Open(path)
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-// writeThrough writes a file to the disk: after a power failure the name must not
-// stand for an empty one.
-func writeThrough(path string, text []byte, mode os.FileMode) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
-	if err != nil {
+	if err := wholefile.Fill(f, append(b, '\n')); err != nil {
 		return err
 	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Sync(), f.Close())
+	return wholefile.Rename(f.Name(), path)
 }

@@ -197,7 +197,7 @@ type serviceDoc struct {
 	AllDown       string       `yaml:"all_down" jsonschema_description:"when every server is down: refuse clients, keep the last one, or use all as if they were up; default refuse" jsonschema:"enum=refuse,enum=last,enum=all"`
 	Quorum        int          `yaml:"quorum" jsonschema_description:"sum of the weights of available servers below which the service is down; default 1"`
 	Hysteresis    int          `yaml:"hysteresis" jsonschema_description:"more than this above (or below) the quorum changes the service's state; default 0"`
-	QuorumUp      []string     `yaml:"quorum_up" jsonschema_description:"command to run when the service gets its quorum"`
+	QuorumUp      []string     `yaml:"quorum_up" jsonschema_description:"command to run when the service gets its quorum, and once if it has it when the daemon first has the service"`
 	QuorumDown    []string     `yaml:"quorum_down" jsonschema_description:"command to run when it loses it"`
 	NotifyUp      []string     `yaml:"notify_up" jsonschema_description:"command to run when a server comes up"`
 	NotifyDown    []string     `yaml:"notify_down" jsonschema_description:"command to run when one goes down"`

@@ -29,6 +29,8 @@ type Core struct {
 	Book     operator.Book
 	services []*service
 	servers  map[operator.ServerID]*server
+	// Begun is what followed from the beginning: what differs from the memory, and new services.
+	Begun Outcome
 }
 
 type service struct {
@@ -57,6 +59,7 @@ type watched struct {
 type Memory struct {
 	Checks map[CheckID]check.State
 	Lost   map[operator.ServiceID]bool // services without their quorum
+	Met    map[operator.ServiceID]bool // services with it; all others are new
 }
 
 // Hook is a command to run because of an event.
@@ -118,12 +121,15 @@ type Outcome struct {
 	Hooks  []Hook
 	// Changed are the services whose wanted table may have changed.
 	Changed []operator.ServiceID
+	// New are services that have their quorum from the beginning, and a command because of it.
+	New []operator.ServiceID
 }
 
 func (o *Outcome) add(more Outcome) {
 	o.Events = append(o.Events, more.Events...)
 	o.Hooks = append(o.Hooks, more.Hooks...)
 	o.Changed = append(o.Changed, more.Changed...)
+	o.New = append(o.New, more.New...)
 }
 
 // New makes a core. Checks whose state is remembered go on from there.
@@ -136,12 +142,16 @@ func New(c *config.Config, book operator.Book, memory Memory, now time.Time) *Co
 			s.servers = append(s.servers, one)
 			core.servers[one.id] = one
 		}
-		hysteresis := 0 // there is nothing to keep
-		if memory.Lost[s.ID()] {
-			hysteresis = s.Hysteresis
-		}
-		s.up = weight.Quorum(core.inputs(s), s.Quorum, hysteresis, !memory.Lost[s.ID()])
 		core.services = append(core.services, s)
+		if lost := memory.Lost[s.ID()]; lost || memory.Met[s.ID()] {
+			s.up = !lost
+			core.Begun.add(core.settle(s, now))
+			continue
+		}
+		s.up = weight.Quorum(core.inputs(s), s.Quorum, 0, true) // hysteresis has nothing to keep
+		if s.up && len(s.QuorumUp) > 0 {
+			core.Begun.New = append(core.Begun.New, s.ID())
+		}
 	}
 	return core
 }
@@ -185,16 +195,14 @@ func newServer(s *service, c *config.Server, memory Memory, now time.Time) *serv
 
 // Memory is what is known of all checks and services.
 func (c *Core) Memory() Memory {
-	m := Memory{map[CheckID]check.State{}, map[operator.ServiceID]bool{}}
+	m := Memory{map[CheckID]check.State{}, map[operator.ServiceID]bool{}, map[operator.ServiceID]bool{}}
 	for id, one := range c.servers {
 		for _, w := range one.checks {
 			m.Checks[CheckID{id, w.Name}] = w.State
 		}
 	}
 	for _, s := range c.services {
-		if !s.up {
-			m.Lost[s.ID()] = true
-		}
+		m.Lost[s.ID()], m.Met[s.ID()] = !s.up, s.up
 	}
 	return m
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/operator"
 	"imbang/internal/daemon/plan"
 	"imbang/internal/model"
@@ -249,5 +250,56 @@ func TestSorryComesFirst(t *testing.T) {
 	changes := plan.Follow(was, w.Wanted().Services[0])
 	if len(changes) < 3 || changes[0].Kind != plan.AddServer {
 		t.Errorf("%v", changes)
+	}
+}
+
+// Of a service that is new and has its quorum, the command because of that is due once: not after a
+// reload or a restart that finds it as it was, but with another director.
+func TestFirstQuorum(t *testing.T) {
+	web := operator.ServiceID{Key: model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.1:80"))}
+	expect := func(what string, got []operator.ServiceID, want ...operator.ServiceID) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	w := newWorld(t, sorry)
+	expect("at first", w.Begun.New, web)
+	if h, ok := w.QuorumUp(web, w.now); !ok || w.tell(Outcome{Events: []events.Event{h.Event}, Hooks: []Hook{h}}) != "quorum-up : the service has its quorum of 2; run /bin/up" {
+		t.Errorf("%v, %v", h, ok)
+	}
+	expect("after a restart", w.again().Begun.New)
+	expect("with another director", Restart(w.Config, w.Book, w.Memory(), w.now).Begun.New, web)
+	more := sorry + "  - {name: more, virtual: \"10.20.0.1:81\", quorum_up: [/bin/up], servers: [{address: 172.16.0.1}]}\n" +
+		"  - {name: plain, virtual: \"10.20.0.1:82\", servers: [{address: 172.16.0.1}]}\n" +
+		"  - {name: down, virtual: \"10.20.0.1:83\", quorum_up: [/bin/up], servers: [{address: 172.16.0.1, weight: 0}]}\n"
+	var out Outcome
+	w.Core, out = w.Reload(load(t, more), w.now)
+	expect("a service more", out.New, operator.ServiceID{Key: model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.1:81"))})
+	w.Core, out = w.Reload(load(t, more), w.now)
+	expect("the same file again", out.New)
+	for _, s := range []string{"a", "b", "c"} {
+		w.result(s, "web", bad)
+	}
+	if _, ok := w.QuorumUp(web, w.now); ok {
+		t.Error("quorum_up of a service without its quorum")
+	}
+}
+
+// A daemon whose configuration differs from that of the last one says what that changes of quorums, and
+// hysteresis keeps what is up.
+func TestRestartTellsOfQuorum(t *testing.T) {
+	w := newWorld(t, sorry)
+	w.result("a", "web", bad)
+	w.result("b", "web", bad)
+	again := w.again()
+	w.expect("1 of 2 with hysteresis", again.table()+w.tell(again.Begun), "1/down 1/down 1/up absent")
+	next := New(load(t, strings.Replace(sorry, "hysteresis: 1", "hysteresis: 0", 1)), w.Book, w.Memory(), w.now)
+	w.expect("1 of 2", w.tell(next.Begun), "quorum-down : the service has less than its quorum of 2, clients get the sorry server s; run /bin/down")
+	w.result("c", "web", bad)
+	next = New(load(t, strings.Replace(sorry, "    checks: [web]\n", "", 1)), w.Book, w.Memory(), w.now)
+	w.expect("without checks", w.tell(next.Begun), "quorum-up : the service has its quorum of 2; run /bin/up")
+	if len(next.Begun.New) > 0 {
+		t.Error("it is new")
 	}
 }

@@ -28,11 +28,11 @@ func (c *Core) Reload(next *config.Config, now time.Time) (n *Core, out Outcome)
 				out.add(n.serverChanged(one, "by its checks of the new configuration", now))
 			}
 		}
-		if i := slices.IndexFunc(c.services, func(o *service) bool { return o.ID() == s.ID() }); i >= 0 {
-			s.up, s.since = c.services[i].up, c.services[i].since
-			out.add(n.settle(s, now))
+		if i := slices.IndexFunc(c.services, func(o *service) bool { return o.ID() == s.ID() }); i >= 0 && s.up == c.services[i].up {
+			s.since = c.services[i].since
 		}
 	}
+	out.add(n.Begun)
 	return n, out
 }
 

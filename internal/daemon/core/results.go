@@ -97,19 +97,34 @@ func (c *Core) settle(s *service, now time.Time) (out Outcome) {
 	}
 	s.up, s.since = up, now
 	out.Changed = []operator.ServiceID{s.ID()}
+	h := s.quorumHook(now)
+	out.Events = append(out.Events, h.Event)
+	if len(h.Command) > 0 {
+		out.Hooks = append(out.Hooks, h)
+	}
+	return out
+}
+
+// quorumHook is the command because of the state of a service, with its event.
+func (s *service) quorumHook(now time.Time) Hook {
 	kind, command, text := events.QuorumUp, s.QuorumUp, "the service has its quorum of "
-	if !up {
+	if !s.up {
 		kind, command, text = events.QuorumDown, s.QuorumDown, "the service has less than its quorum of "
 	}
 	e := events.Event{Time: now, Kind: kind, Service: s.Name, Text: fmt.Sprintf("%s%d", text, s.Quorum)}
-	if !up && s.Sorry != nil {
+	if !s.up && s.Sorry != nil {
 		e.Text += ", clients get the sorry server " + s.Sorry.Name
 	}
-	out.Events = append(out.Events, e)
-	if len(command) > 0 {
-		out.Hooks = append(out.Hooks, Hook{command, e})
+	return Hook{command, e}
+}
+
+// QuorumUp is the command quorum_up of a service that has its quorum, if there is one.
+func (c *Core) QuorumUp(id operator.ServiceID, now time.Time) (h Hook, ok bool) {
+	i := slices.IndexFunc(c.services, func(s *service) bool { return s.ID() == id && s.up && len(s.QuorumUp) > 0 })
+	if i < 0 {
+		return h, false
 	}
-	return out
+	return c.services[i].quorumHook(now), true
 }
 
 func (c *Core) event(now time.Time, kind events.Kind, one *server, text string) events.Event {

@@ -40,10 +40,13 @@ func weight[T interface{ serves() *serving }](low int64) keyword[T] {
 		func(to T, n int64) { to.serves().weight = n })
 }
 
+// methods are those of keepalived.
+var methods = map[string]string{"NAT": "masquerading", "DR": "direct-routing", "TUN": "tunnel"}
+
 // forwarding reads a method, in capitals as keepalived knows them; another one changes
 // nothing.
 func (k *keepalived) forwarding(f *forwarding, s *statement) {
-	method := map[string]string{"NAT": "masquerading", "DR": "direct-routing", "TUN": "tunnel"}[s.word(1)]
+	method := methods[s.word(1)]
 	switch {
 	case method == "":
 		k.lose(s.place, s.text(), "keepalived knows NAT, DR and TUN, in capitals, and leaves this out: %s", f.method)

@@ -69,6 +69,10 @@ var globalDefs = blockKind[*vrrpFile]{name: "global_defs", nested: []string{"not
 			v.old = s.place
 		}
 	},
+	"vrrp_strict": func(k *keepalived, v *vrrpFile, s *statement) {
+		v.strict = true
+		k.lose(s.place, s.text(), accepts)
+	},
 	"default_interface": word(func(v *vrrpFile, name string) { v.device = name }),
 	"vrrp_startup_delay": func(k *keepalived, v *vrrpFile, s *statement) {
 		if n, ok := k.numeral(s, 1, timer(time.Millisecond, math.MaxUint32*time.Microsecond), "left out"); ok {
@@ -83,7 +87,6 @@ var globalDefs = blockKind[*vrrpFile]{name: "global_defs", nested: []string{"not
 	"vrrp_mcast_group4":               func(k *keepalived, _ *vrrpFile, s *statement) { k.multicastGroup(s, 4) },
 	"vrrp_mcast_group6":               func(k *keepalived, _ *vrrpFile, s *statement) { k.multicastGroup(s, 6) },
 
-	"vrrp_strict":                         lost[*vrrpFile](accepts),
 	"vrrp_garp_interval":                  lost[*vrrpFile](noPauses),
 	"vrrp_gna_interval":                   lost[*vrrpFile](noPauses),
 	"vrrp_garp_lower_prio_delay":          lost[*vrrpFile](twoMasters),

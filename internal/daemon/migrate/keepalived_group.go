@@ -57,7 +57,7 @@ func (k *keepalived) memberWeights(g *syncGroup, s *statement) {
 
 // syncGroup takes in a vrrp_sync_group, which is the n-th statement of the file.
 func (k *keepalived) syncGroup(s *statement, n int) {
-	g := &syncGroup{statement: s, name: s.word(1), watched: watched{order: n}}
+	g := &syncGroup{statement: s, name: s.word(1), watched: watched{order: n, told: "GROUP " + s.word(1)}}
 	syncGroups.read(k, g, s.block)
 	if len(s.words) != 2 || len(g.members) == 0 {
 		k.lose(s.place, s.text(), "has no name or more than one, or no group { } with instances: left out")
@@ -242,6 +242,10 @@ func (k *keepalived) watchedOf(g *vrrpGroup, w watched, weights weighing) {
 // commandsOf gives a group the first command for each occasion: the sync group's, or that of
 // an instance.
 func (k *keepalived) commandsOf(g *vrrpGroup, from []watched) {
+	told := "INSTANCE " + g.name
+	if len(g.routers) > 1 {
+		told = "GROUP " + g.name
+	}
 	for _, key := range notifies {
 		found := false
 		for _, w := range from {
@@ -252,6 +256,9 @@ func (k *keepalived) commandsOf(g *vrrpGroup, from []watched) {
 				k.lose(n.place, key+" "+strings.Join(n.command, " "), "the group has a command for this already: call this one from that")
 			default:
 				found = true
+				if key == "notify" && w.told != told {
+					k.lose(n.place, key+" "+strings.Join(n.command, " "), "its first arguments are %s; keepalived's are %s: change what the program looks for", told, w.told)
+				}
 				g.commands = append(g.commands, key+": "+list(n.command))
 			}
 		}

@@ -26,6 +26,7 @@ type vrrpInstance struct {
 	noPreempt    *statement
 	preemptDelay time.Duration
 	delayed      *statement // preempt_delay
+	strict       bool       // strict_mode, or vrrp_strict
 	garp         garp
 	others       []movingAddress // not advertised
 	peers        map[string]*statement
@@ -46,6 +47,10 @@ var instances = blockKind[*vrrpInstance]{name: "vrrp_instance", nested: slices.C
 	"preempt_delay": func(k *keepalived, i *vrrpInstance, s *statement) {
 		n, _ := k.numeral(s, 1, timer(0, 1000*time.Second), "none")
 		i.preemptDelay, i.delayed = time.Duration(n)*time.Microsecond, s
+	},
+	"strict_mode": func(k *keepalived, i *vrrpInstance, s *statement) {
+		boolean(func(i *vrrpInstance, value bool) { i.strict = value })(k, i, s)
+		given(lost[*vrrpInstance](accepts))(k, i, s)
 	},
 	"state": (*keepalived).initialState,
 	"virtual_router_id": func(k *keepalived, i *vrrpInstance, s *statement) {
@@ -108,7 +113,6 @@ var instances = blockKind[*vrrpInstance]{name: "vrrp_instance", nested: slices.C
 	"higher_prio_send_advert":    given(lost[*vrrpInstance](yieldsHigher)),
 	"skip_check_adv_addr":        lost[*vrrpInstance]("not needed: addresses in advertisements are not compared"),
 	"no_accept":                  lost[*vrrpInstance](accepts),
-	"strict_mode":                given(lost[*vrrpInstance](accepts)),
 	"promote_secondaries":        lost[*vrrpInstance]("write sysctl -w net.ipv4.conf.DEVICE.promote_secondaries=1; without it addresses are added again"),
 	"garp_lower_prio_delay":      lost[*vrrpInstance](twoMasters),
 	"garp_lower_prio_repeat":     lost[*vrrpInstance](twoMasters),
@@ -145,7 +149,7 @@ const (
 // vrrpInstance takes in an instance, which is the n-th statement of the file.
 func (k *keepalived) vrrpInstance(s *statement, n int) {
 	f := &k.file
-	i := &vrrpInstance{statement: s, name: s.word(1), interval: time.Second, garp: f.garp, peers: map[string]*statement{}, watched: watched{order: n}}
+	i := &vrrpInstance{statement: s, name: s.word(1), interval: time.Second, garp: f.garp, strict: f.strict, peers: map[string]*statement{}, watched: watched{order: n, told: "INSTANCE " + s.word(1)}}
 	i.router = vrrpRouter{from: s.place}
 	i.group = f.memberOf[i.name]
 	for _, one := range s.block { // addresses without a device are on that of the instance
@@ -329,7 +333,7 @@ func (k *keepalived) advertInterval(i *vrrpInstance) {
 }
 
 // preemption is as keepalived has it: an initial state of MASTER, and priority 255, clear
-// nopreempt, and the former also preempt_delay.
+// nopreempt, and the former also preempt_delay, as strict mode does.
 func (k *keepalived) preemption(i *vrrpInstance) {
 	why := "keepalived ignores it with priority 255"
 	if i.master && i.state != nil {
@@ -345,6 +349,8 @@ func (k *keepalived) preemption(i *vrrpInstance) {
 	switch {
 	case i.master:
 		k.lose(i.delayed.place, i.delayed.text(), "%s: left out", why)
+	case i.strict:
+		k.lose(i.delayed.place, i.delayed.text(), "keepalived ignores it in strict mode: left out")
 	case i.noPreempt != nil:
 		k.lose(i.delayed.place, i.delayed.text(), "has no effect beside nopreempt: left out")
 	default:

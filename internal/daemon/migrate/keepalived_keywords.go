@@ -146,6 +146,7 @@ func duration[T any](form numeral, least time.Duration, current func(of T) strin
 // them to its real servers, and these give them to their checkers. A nil pointer is not set.
 type settings struct {
 	delay, timeout     time.Duration
+	timeoutAbove       time.Duration // by the lines above, which SMTP_CHECK has
 	retryDelay, warmup *time.Duration
 	retry              *int64
 	alpha              bool
@@ -209,7 +210,7 @@ func retry[T configurable](form numeral) keyword[T] {
 func connectTimeout[T configurable]() keyword[T] {
 	return duration(ofTimeout, time.Millisecond,
 		func(of T) string { return span(of.own().timeout) },
-		func(to T, t time.Duration) { to.own().timeout = t })
+		func(to T, t time.Duration) { to.own().timeout, to.own().timeoutAbove = t, t })
 }
 
 // unlessUnset leaves out the highest number of a form, which keepalived reads as not set.

@@ -126,14 +126,14 @@ func (c *confReader) line(at place, text string, depth int) error {
 	if depth > maxNested {
 		return fmt.Errorf("definitions or sequences more than %d deep: does one stand for itself?", maxNested)
 	}
-	if text == "" {
-		return nil
-	}
 	if c.lines++; c.lines > maxLines {
 		return fmt.Errorf("more than %d lines, with those that includes and sequences make", maxLines)
 	}
 	if c.lines%1024 == 0 && c.Err() != nil {
 		return c.Err()
+	}
+	if text == "" {
+		return nil
 	}
 	return c.part(at, text, depth)
 }

@@ -134,6 +134,7 @@ func TestKeepalivedBounds(t *testing.T) {
 		{"depth", "include x", "more than 16 files include each other", bomb},
 		{"size", "include a\ninclude b", "files of more than 16 MiB are included", big},
 		{"sequence", "~SEQ(A,1,1000) ~SEQ(B,1,1000) a", "more than 200000 lines", nil},
+		{"sequence of nothing", "~SEQ(I, -2147483648, 2147483647)", "more than 200000 lines", nil},
 		{"itself", "$A=$A\na $A", "does it stand for itself?", nil},
 		{"grows", "$A=${A}${A}\na ${A}", "does it stand for itself?", nil},
 		{"doubles", doubling(), "does it stand for itself?", nil},

@@ -3,19 +3,28 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"time"
 )
 
 // realServer is a real_server while it is read.
 type realServer struct {
+	*statement
 	server
 	settings
 	serving
 	notify   map[string][]string // commands, by keyword
-	checkers []*statement
+	checkers []checkerAt
+}
+
+// checkerAt is a checker with the timeout of the lines above it.
+type checkerAt struct {
+	*statement
+	timeout time.Duration
 }
 
 // atLeastOne is the form of retry in a virtual_server and in a real_server.
@@ -30,7 +39,7 @@ var realServers = blockKind[*realServer]{
 		"lvs_method":         method[*realServer],
 		"uthreshold":         threshold(func(r *realServer) *int64 { return &r.upper }),
 		"lthreshold":         threshold(func(r *realServer) *int64 { return &r.lower }),
-		"inhibit_on_failure": boolean(func(r *realServer, value bool) { r.inhibit = value }),
+		"inhibit_on_failure": boolean(func(r *realServer, value bool) { r.serving.inhibit = value }),
 		"alpha":              boolean(func(r *realServer, value bool) { r.alpha = value }),
 		"virtualhost":        word(func(r *realServer, host string) { r.host = host }),
 		"notify_up":          notifier,
@@ -45,7 +54,9 @@ var realServers = blockKind[*realServer]{
 func checkersOf() map[string]keyword[*realServer] {
 	all := map[string]keyword[*realServer]{}
 	for name := range checkerKinds {
-		all[name] = func(_ *keepalived, r *realServer, s *statement) { r.checkers = append(r.checkers, s) }
+		all[name] = func(_ *keepalived, r *realServer, s *statement) {
+			r.checkers = append(r.checkers, checkerAt{s, r.timeoutAbove})
+		}
 	}
 	return all
 }
@@ -80,16 +91,38 @@ func (k *keepalived) server(s *statement) (server, bool) {
 	return server{from: s.place, what: s.text(), addr: a, port: port, weight: -1}, ok
 }
 
-// real takes in a real_server.
-func (k *keepalived) real(v *virtualServer, s *statement) {
+// realServerOf keeps a real_server until all of its virtual_server is read, unless it is of
+// another address family, by the lines above. If none says the family, the first server does
+// that is not a tunnel's.
+func realServerOf(k *keepalived, v *virtualServer, s *statement) {
 	address, ok := k.server(s)
 	if !ok {
 		return
 	}
-	r := &realServer{server: address, settings: v.settings, serving: v.serving, notify: map[string][]string{}}
-	realServers.read(k, r, s.block)
+	method := v.forward.method
+	for _, one := range s.block {
+		if one.is("lvs_method") {
+			method = cmp.Or(methods[one.word(1)], method)
+		}
+	}
+	family := map[bool]string{false: "inet", true: "inet6"}[address.addr.Is6()]
+	if method != "tunnel" {
+		if v.family = cmp.Or(v.family, family); v.family != family {
+			k.lose(s.place, s.text(), otherFamily)
+			return
+		}
+	}
+	v.reals = append(v.reals, &realServer{statement: s, server: address, settings: v.settings})
+}
+
+// real takes in a real_server.
+func (k *keepalived) real(v *virtualServer, r *realServer) {
+	above := r.timeoutAbove
+	r.settings, r.serving, r.notify = v.settings, v.serving, map[string][]string{}
+	r.timeoutAbove = above
+	realServers.read(k, r, r.block)
 	out := &r.server
-	out.method, out.weight = r.forward.method, r.serving.weight
+	out.method, out.weight, out.inhibit = r.forward.method, r.serving.weight, r.serving.inhibit
 	if r.forward != v.forward {
 		out.keys = r.forward.keys()
 	}
@@ -100,14 +133,15 @@ func (k *keepalived) real(v *virtualServer, s *statement) {
 	}
 	out.checks = []string{}
 	for _, one := range r.checkers {
-		for _, name := range k.checker(one, r.settings, checked{v, out}) {
+		in := r.settings
+		if one.is("SMTP_CHECK") {
+			in.timeout = one.timeout
+		}
+		for _, name := range k.checker(one.statement, in, checked{v, out}) {
 			if !slices.Contains(out.checks, name) {
 				out.checks = append(out.checks, name)
 			}
 		}
-	}
-	if r.inhibit {
-		v.inhibiting++
 	}
 	v.notified = v.notified || r.notify["notify_down"] != nil
 	v.servers = append(v.servers, *out)

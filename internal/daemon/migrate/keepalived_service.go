@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -11,7 +12,8 @@ import (
 func (k *keepalived) virtual(s *statement) {
 	v := &virtualServer{
 		service:  service{from: s.place},
-		settings: settings{delay: time.Minute, timeout: 5 * time.Second},
+		what:     s.text(),
+		settings: settings{delay: time.Minute, timeout: 5 * time.Second, timeoutAbove: 5 * time.Second},
 		serving:  serving{forward: forwarding{method: "masquerading"}, weight: 1},
 		targets:  k.targets(s), quorum: 1, quorumAt: s.place, commands: map[string][]string{},
 	}
@@ -32,13 +34,8 @@ func (k *keepalived) virtual(s *statement) {
 		v.sorry = v.sorryServer
 		v.sorry.forwarded(v.forward, v.sorryForward)
 	}
-	k.quorumOf(v)
-	v.keys = k.virtualKeys(v)
 	if v.omega != nil && (v.notified || v.commands["quorum_down"] != nil) {
 		k.lose(v.omega.place, v.omega.text(), "quorum_down and notify_down do not run when imbang run ends, and its services stay: use ExecStopPost of the systemd unit")
-	}
-	if v.inhibiting > 0 && v.inhibiting < len(v.servers) {
-		k.lose(s.place, s.text(), "inhibit_on_failure of some servers only: here of all")
 	}
 	added := 0
 	for _, t := range v.targets {
@@ -65,28 +62,31 @@ func (s *server) forwarded(of, own forwarding) {
 	}
 }
 
-// quorumOf is the quorum that the servers' weights allow, and a hysteresis below it, as
-// keepalived has them (validate_check_config()).
-func (k *keepalived) quorumOf(v *virtualServer) {
+// quorumOf is the quorum that the weights of a service's servers allow, and a hysteresis below
+// it, as keepalived has them (validate_check_config()).
+func (k *keepalived) quorumOf(v *virtualServer, servers []server) (quorum, hysteresis int64) {
 	sum := int64(0)
-	for _, s := range v.servers {
+	for _, s := range servers {
 		sum += s.weight
 	}
-	if sum == 0 && len(v.servers) > 0 {
-		k.lose(v.quorumAt, fmt.Sprintf("quorum %d", v.quorum), "the sum of the weights is 0: keepalived takes 0, which is always reached; here 1")
-		v.quorum = 1
-	} else if v.quorum > max(sum, 1) {
-		k.lose(v.quorumAt, fmt.Sprintf("quorum %d", v.quorum), "more than the sum of the weights: %d, as keepalived", max(sum, 1))
-		v.quorum = max(sum, 1)
+	quorum, hysteresis = v.quorum, v.hysteresis
+	if sum == 0 && len(servers) > 0 {
+		k.lose(v.quorumAt, fmt.Sprintf("quorum %d", quorum), "the sum of the weights is 0: keepalived takes 0, which is always reached; here 1")
+		quorum = 1
+	} else if quorum > max(sum, 1) {
+		k.lose(v.quorumAt, fmt.Sprintf("quorum %d", quorum), "more than the sum of the weights: %d, as keepalived", max(sum, 1))
+		quorum = max(sum, 1)
 	}
-	if v.hysteresis >= v.quorum {
-		k.lose(v.quorumAt, fmt.Sprintf("hysteresis %d", v.hysteresis), "not below the quorum of %d: %d, as keepalived", v.quorum, v.quorum-1)
-		v.hysteresis = v.quorum - 1
+	if hysteresis >= quorum {
+		k.lose(v.quorumAt, fmt.Sprintf("hysteresis %d", hysteresis), "not below the quorum of %d: %d, as keepalived", quorum, quorum-1)
+		hysteresis = quorum - 1
 	}
+	return quorum, hysteresis
 }
 
-// virtualKeys are the keys of a service but for what depends on its address.
-func (k *keepalived) virtualKeys(v *virtualServer) (keys []string) {
+// virtualKeys are the keys of a service with the servers that are not left out, but for its
+// address.
+func (k *keepalived) virtualKeys(v *virtualServer, servers []server) (keys []string) {
 	add := func(format string, args ...any) { keys = append(keys, fmt.Sprintf(format, args...)) }
 	if v.scheduler != "" {
 		add("scheduler: %s", v.scheduler)
@@ -106,15 +106,24 @@ func (k *keepalived) virtualKeys(v *virtualServer) (keys []string) {
 	if v.engine != "" {
 		add("engine: %s", quoted(v.engine))
 	}
-	if v.quorum != 1 {
-		add("quorum: %d", v.quorum)
+	quorum, hysteresis := k.quorumOf(v, servers)
+	if quorum != 1 {
+		add("quorum: %d", quorum)
 	}
-	if v.hysteresis != 0 {
-		add("hysteresis: %d", v.hysteresis)
+	if hysteresis != 0 {
+		add("hysteresis: %d", hysteresis)
 	}
 	keys = append(keys, v.forward.keys()...)
-	if v.inhibiting == 0 {
+	inhibiting := 0
+	for _, s := range servers {
+		if s.inhibit {
+			inhibiting++
+		}
+	}
+	if inhibiting == 0 {
 		add("on_failure: remove")
+	} else if inhibiting < len(servers) {
+		k.lose(v.from, v.what, "inhibit_on_failure of some servers only: here of all")
 	}
 	for _, name := range []string{"quorum_up", "quorum_down"} {
 		if command := v.commands[name]; command != nil {
@@ -128,30 +137,28 @@ func (k *keepalived) virtualKeys(v *virtualServer) (keys []string) {
 func (k *keepalived) of(v *virtualServer, t target) service {
 	s := v.service
 	s.servers = slices.Clone(v.servers) // another target may have another port
-	if v.onePacket != nil && (t.mark != 0 || v.protocol == "udp" || v.protocol == "") {
-		s.keys = append(slices.Clip(s.keys), "one_packet: true")
-	} else if v.onePacket != nil {
-		k.lose(v.onePacket.place, "ops", "is for UDP: left out, as by keepalived")
-	}
+	what := fmt.Sprintf("virtual_server %s", t.at.Addr())
 	if t.mark != 0 {
-		family := t.family
-		if family == "" {
-			family = v.family
-		}
-		s.ofMark(t.mark, family == "inet6" || family == "" && sixOf(s.servers))
+		what = fmt.Sprintf("virtual_server fwmark %d", t.mark)
+		s.ofMark(t.mark, cmp.Or(t.family, v.family) == "inet6")
 		k.portless(&s)
-		k.settle(&s)
-		return s
+	} else {
+		protocol := v.protocol
+		if protocol == "" {
+			protocol = "udp"
+			k.lose(v.from, what, "has no protocol, and keepalived takes UDP: write protocol: tcp if TCP is meant")
+		}
+		s.ofAddress(t.at.Addr(), t.at.Port(), protocol)
 	}
-	protocol := v.protocol
-	if protocol == "" {
-		protocol = "udp"
-		k.lose(v.from, fmt.Sprintf("virtual_server %s", t.at.Addr()), "has no protocol, and keepalived takes UDP: write protocol: tcp if TCP is meant")
-	}
-	s.ofAddress(t.at.Addr(), t.at.Port(), protocol)
 	k.settle(&s)
 	if s.servers == nil && v.servers != nil {
-		k.lose(v.from, fmt.Sprintf("virtual_server %s", t.at.Addr()), serverless)
+		k.lose(v.from, what, serverless)
+	}
+	s.keys = append(s.keys, k.virtualKeys(v, s.servers)...)
+	if v.onePacket != nil && (t.mark != 0 || v.protocol == "udp" || v.protocol == "") {
+		s.keys = append(s.keys, "one_packet: true")
+	} else if v.onePacket != nil {
+		k.lose(v.onePacket.place, "ops", "is for UDP: left out, as by keepalived")
 	}
 	return s
 }

@@ -87,6 +87,14 @@ func TestKeepalivedVirtual(t *testing.T) {
 			"x:2: persistence_granularity 33: not a mask that is a prefix"}, []string{"netmask:", "prefix length"}},
 		{"quorum above the weights", "virtual_server 10.0.0.1 80 {\nquorum 9\nweight 3\nhysteresis 2\n" + real1 + "real_server 10.0.1.2 80 {\nweight 1\n}\n}", []string{
 			"quorum: 4", "hysteresis: 2", "weight: 3", "quorum 9: more than the sum of the weights: 4"}, nil},
+		{"quorum of a server twice", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nquorum 2\n" + real1 + real1 + "}", []string{
+			"x:3: quorum 2: more than the sum of the weights: 1, as keepalived"}, []string{"    quorum:"}},
+		{"quorum of a server of the other family", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nquorum 4\nhysteresis 3\n" + real1 + "real_server 10.0.1.2 80 {\n}\nreal_server 2001:db8::1 80 {\nweight 9\n}\n}", []string{
+			"    quorum: 2\n    hysteresis: 1", "x:3: quorum 4: more than the sum of the weights: 2, as keepalived", "hysteresis 3: not below the quorum of 2: 1, as keepalived"}, nil},
+		{"quorum of each family of a group", "virtual_server_group G {\n10.0.0.1 80\n2001:db8::9 80\n}\nvirtual_server group G {\nprotocol TCP\nlvs_method TUN\nquorum 2\n" + real1 + "real_server 2001:db8::1 80 {\nlvs_method NAT\n}\n}", []string{
+			"quorum 2: more than the sum of the weights: 1, as keepalived", "10.0.0.1:80\"\n    forward: tunnel", "[2001:db8::9]:80\"\n    quorum: 2\n"}, nil},
+		{"inhibit_on_failure of a server that is left out", "virtual_server 10.0.0.1 80 {\nprotocol TCP\n" + real1 + "real_server 10.0.1.1 80 {\ninhibit_on_failure\n}\n}", []string{"on_failure: remove"}, []string{"inhibit_on_failure of some"}},
+		{"inhibit_on_failure of the servers that are left", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nreal_server 10.0.1.1 80 {\ninhibit_on_failure\n}\n" + real1 + "}", nil, []string{"on_failure", "inhibit_on_failure of some"}},
 		{"netmask alone", "virtual_server 10.0.0.1 80 {\npersistence_granularity 255.255.0.0\n" + real1 + "}", []string{"persistence: 360 s", "netmask: 16"}, nil},
 		{"every port", "virtual_server 10.0.0.1 0 {\n" + real1 + "}", []string{`virtual: "10.0.0.1"`, "persistence: 360 s"}, nil},
 		{"every port by DR", "virtual_server 10.0.0.1 {\nlb_kind DR\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\nreal_server 10.0.1.2 {\nTCP_CHECK {\n}\n}\n}", []string{
@@ -108,6 +116,13 @@ func TestKeepalivedVirtual(t *testing.T) {
 		{"thresholds", "virtual_server 10.0.0.1 80 {\nreal_server 10.0.1.1 80 {\nuthreshold 5\nlthreshold 9\n}\n}", []string{"upper: 5", "the lower threshold of 9 is above"}, []string{"lower: 9"}},
 		{"families", "virtual_server 10.0.0.1 80 {\n" + real1 + "real_server 2001:db8::1 80 {\n}\nreal_server 2001:db8::2 80 {\nlvs_method TUN\n}\n}", []string{
 			"x:4: real_server 2001:db8::1 80: of another address family", "2001:db8::2"}, []string{`"[2001:db8::1]:80"`}},
+		{"family of the first server of a mark", "virtual_server fwmark 5 {\nquorum 2\nreal_server 2001:db8::1 80 {\n}\n" + real1 + "}", []string{
+			"mark: 5\n    family: ipv6", "x:5: real_server 10.0.1.1 80: of another address family", "quorum 2: more than the sum of the weights: 1"}, []string{"10.0.1.1:80\""}},
+		{"family of a mark by tunnel", "virtual_server fwmark 5 {\nlvs_method TUN\nreal_server 2001:db8::1 {\n}\n}", []string{"mark: 5", "2001:db8::1"}, []string{"family: ipv6", "Not carried"}},
+		{"family of a mark below its server", "virtual_server fwmark 5 {\n" + real1 + "ip_family inet6\n}", []string{
+			`{address: "10.0.1.1:80"`, "x:4: ip_family inet6: the family is inet by the address or by a line before: left out, as by keepalived"}, []string{"family: ipv6"}},
+		{"other family above a tunnel", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nreal_server 2001:db8::1 80 {\n}\nlvs_method TUN\nreal_server 2001:db8::2 80 {\n}\n}", []string{
+			"x:3: real_server 2001:db8::1 80: of another address family", `{address: "[2001:db8::2]:80"`}, []string{`{address: "[2001:db8::1]`}},
 		{"ports of a mark", "virtual_server fwmark 5 {\nlb_kind DR\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\nreal_server 10.0.1.2 {\nPING_CHECK {\n}\n}\n}", []string{
 			`{address: "10.0.1.1", weight: 1, checks: [tcp]}`, "port: 80", "checks: [icmp]"}, nil},
 		{"port of a check by DR", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nreal_server 10.0.1.1 8080 {\nTCP_CHECK {\n}\n}\n}", []string{"port: 8080", `{address: "10.0.1.1", weight`}, nil},
@@ -119,6 +134,10 @@ func TestKeepalivedVirtual(t *testing.T) {
 		{"flag above its scheduler by number", "virtual_server 10.0.0.1 80 {\nflag-2\nlvs_sched sh\n" + real1 + "}", []string{`flags: ["sh-port"]`}, []string{"x:2"}},
 		{"tunnel with an option that is none", "virtual_server 10.0.0.1 80 {\nlb_kind TUN type gue port 5555\nreal_server 10.0.1.1 80 {\nlvs_method TUN port 0\n}\n}", []string{
 			"tunnel: {type: gue, port: 5555}", "x:4: lvs_method TUN port 0: 0 is not an option"}, []string{"forward: tunnel}"}},
+		{"connect_timeout below SMTP_CHECK", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nreal_server 10.0.1.1 80 {\nSMTP_CHECK {\n}\nTCP_CHECK {\n}\n}\nconnect_timeout 9\n}", []string{
+			"timeout: 5 s", "tcp: {}\n    interval: 60 s\n    fast_interval: 1 s\n    timeout: 9 s"}, nil},
+		{"connect_timeout above SMTP_CHECK", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nconnect_timeout 8\nreal_server 10.0.1.1 80 {\nSMTP_CHECK {\n}\nconnect_timeout 7\n}\nreal_server 10.0.1.2 80 {\nconnect_timeout 6\nSMTP_CHECK {\n}\n}\n}", []string{
+			"timeout: 8 s", "timeout: 6 s"}, []string{"timeout: 7 s"}},
 		{"no real server", "virtual_server 10.0.0.1 80 {\nprotocol TCP\n}", []string{"x:1: virtual_server 10.0.0.1 80: has no real server"}, nil},
 		{"no destination", "virtual_server 0.0.0.0 51820 {\nprotocol UDP\n" + real1 + "}\nvirtual_server 10.0.0.1 80 {\nprotocol TCP\n" + real1 + "}", []string{
 			"x:1: virtual_server 0.0.0.0 51820: no packet has this destination, and Linux does not take it for every address: write the virtual address; left out with its servers"}, []string{"51820\""}},

@@ -11,6 +11,7 @@ import (
 type watched struct {
 	order   int    // of the block in the file
 	own     string // device of an instance
+	told    string // the first arguments of its command notify in keepalived
 	devices []trackedDevice
 	scripts []trackedScript
 	notify  map[string]notifying // by keyword

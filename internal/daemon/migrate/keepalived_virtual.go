@@ -17,6 +17,7 @@ import (
 // virtualServer is a virtual_server while it is read.
 type virtualServer struct {
 	service
+	what string // the words of its line
 	settings
 	serving
 	targets            []target
@@ -34,8 +35,7 @@ type virtualServer struct {
 	omega              *statement
 	notified           bool         // a real server has notify_down
 	numbered           []*statement // flag-1, flag-2 and flag-3
-	reals              []*statement
-	inhibiting         int // servers that inhibit_on_failure is for
+	reals              []*realServer
 }
 
 // defaultPersistence is IPVS_SVC_PERSISTENT_TIMEOUT of the kernel [s].
@@ -46,7 +46,7 @@ var virtualServers = blockKind[*virtualServer]{
 	nested: []string{"real_server"},
 	keys: keys(timings[*virtualServer](atLeastOne), map[string]keyword[*virtualServer]{
 		"connect_timeout":         connectTimeout[*virtualServer](),
-		"real_server":             func(_ *keepalived, v *virtualServer, s *statement) { v.reals = append(v.reals, s) },
+		"real_server":             realServerOf,
 		"ip_family":               addressFamily,
 		"inhibit_on_failure":      present(func(v *virtualServer) { v.inhibit = true }),
 		"lb_algo":                 scheduler,

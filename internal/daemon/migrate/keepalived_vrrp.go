@@ -11,6 +11,7 @@ import (
 type vrrpFile struct {
 	version       int64  // vrrp_version
 	device        string // default_interface
+	strict        bool   // vrrp_strict
 	garp          garp
 	hold          time.Duration // vrrp_startup_delay
 	synchronizing *statement    // lvs_sync_daemon, or lvs_sync_daemon_interface of an instance

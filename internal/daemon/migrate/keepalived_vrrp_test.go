@@ -73,6 +73,8 @@ func TestKeepalivedVRRP(t *testing.T) {
 		{"nopreempt with MASTER", of("state MASTER\nnopreempt\n" + addresses), []string{"x:8: nopreempt: keepalived ignores it with state MASTER"}, []string{"preempt: false"}},
 		{"preempt_delay with MASTER", of("state MASTER\npreempt_delay 4\n" + addresses), []string{"x:8: preempt_delay 4: keepalived ignores it with state MASTER"}, []string{"preempt_delay: "}},
 		{"preempt_delay", of("preempt_delay 4.5\n" + addresses), []string{"preempt_delay: 4500 ms"}, []string{"Not carried"}},
+		{"preempt_delay in strict mode", "global_defs {\nvrrp_strict\n}\n" + of("preempt_delay 4\n"+addresses), []string{"x:10: preempt_delay 4: keepalived ignores it in strict mode: left out"}, []string{"preempt_delay: "}},
+		{"preempt_delay without the strict mode of others", "global_defs {\nvrrp_strict\n}\n" + of("preempt_delay 4\nstrict_mode off\n"+addresses), []string{"preempt_delay: 4 s"}, []string{"preempt_delay 4"}},
 		{"priority", of("priority 256\n" + addresses), []string{"priority: 100", "x:7: priority 256: keepalived accepts only 1 to 255"}, nil},
 		{"authentication", of("authentication {\nauth_type PASS\nauth_pass 1\n}\n" + addresses), []string{"x:7: authentication: VRRP version 3 has none"}, nil},
 		{"unicast", of("unicast_src_ip 10.9.0.1\nunicast_peer {\n10.9.0.2 min_ttl 255\n10.9.0.3\n}\n" + addresses), []string{`source: "10.9.0.1"`, `peers: ["10.9.0.2", "10.9.0.3"]`, "x:9: 10.9.0.2 min_ttl 255: the TTL"}, nil},
@@ -98,7 +100,14 @@ func TestKeepalivedVRRP(t *testing.T) {
 		{"synchronization with no instance", "global_defs {\nvrrp_version 3\nlvs_sync_daemon eth1 port 9000 ttl 3 group 224.0.0.99\n}\n", []string{
 			`master: {interface: "eth1", port: 9000, ttl: 3, group: "224.0.0.99"}`}, []string{"Not carried"}},
 		{"synchronization as once", of("lvs_sync_daemon_interface eth1\n" + addresses), []string{`backup: {interface: "eth1", sync_id: 5}`, "both roles run all the time"}, nil},
-		{"sync group of one", "vrrp_sync_group g {\ngroup {\na_1\n}\nnotify /bin/told\n}\n" + of(addresses), []string{`- name: "a_1"`, `notify: ["/bin/told"]`, "x:1: vrrp_sync_group g: has one instance"}, nil},
+		{"sync group of one", "vrrp_sync_group g {\ngroup {\na_1\n}\nnotify /bin/told\n}\n" + of(addresses), []string{`- name: "a_1"`, `notify: ["/bin/told"]`, "x:1: vrrp_sync_group g: has one instance",
+			"x:5: notify /bin/told: its first arguments are INSTANCE a_1; keepalived's are GROUP g: change what the program looks for"}, nil},
+		{"command of the instance in a sync group of one", "vrrp_sync_group g {\ngroup {\na_1\n}\nnotify_master /bin/master\n}\n" + of("notify /bin/told\n"+addresses), []string{`notify: ["/bin/told"]`}, []string{"first arguments"}},
+		{"command of an instance in a sync group", "vrrp_sync_group g {\ngroup {\na_1\nb\n}\n}\n" + of("notify /bin/told\n"+addresses) +
+			"vrrp_instance b {\nversion 3\ninterface eth1\nvirtual_router_id 6\nvirtual_ipaddress {\n10.0.0.9\n}\n}\n", []string{
+			`notify: ["/bin/told"]`, "x:13: notify /bin/told: its first arguments are GROUP g; keepalived's are INSTANCE a_1"}, nil},
+		{"command of a sync group", "vrrp_sync_group g {\ngroup {\na_1\nb\n}\nnotify /bin/told\n}\n" + of(addresses) +
+			"vrrp_instance b {\nversion 3\ninterface eth1\nvirtual_router_id 6\nvirtual_ipaddress {\n10.0.0.9\n}\n}\n", []string{`notify: ["/bin/told"]`}, []string{"first arguments"}},
 		{"sync group without an instance", "vrrp_sync_group g {\ngroup {\na_1\nb\n}\n}\n" + of(addresses), []string{"x:1: vrrp_sync_group g: there is no instance b"}, nil},
 		{"weights in a sync group", "vrrp_sync_group g {\ngroup {\na_1\nb\n}\n}\n" + of("track_interface {\neth3 weight 4\n}\n"+addresses) +
 			"vrrp_instance b {\nversion 3\ninterface eth1\nvirtual_router_id 6\nvirtual_ipaddress {\n10.0.0.9\n}\n}\n", []string{

@@ -79,7 +79,8 @@ func (l *ldirectord) timing(v *virtual, c *ldirectordChecks) {
 		v.options = without(v.options, "checkinterval")
 	}
 	c.timing = timing{interval: time.Duration(l.number(v, 10, "checkinterval")) * time.Second, rise: 1, fall: l.number(v, 1, "failurecount")}
-	c.timing.spread = c.timing.interval
+	// ldirectord checks all servers when it starts, and adds each at its first success.
+	c.timing.initial, c.timing.spread = "down", time.Second
 	c.timing.timeout = time.Duration(l.number(v, 5, "checktimeout", "negotiatetimeout")) * time.Second
 }
 

@@ -374,6 +374,9 @@ func (r *ldirectordReading) checked(v *ldirectordVirtual, s *ldirectordReal, got
 	if timing.Timeout != seconds(timeout) || timing.Interval != max(seconds(interval), seconds(timeout)) || timing.Fall != fall {
 		return fmt.Sprintf("timing %+v", timing)
 	}
+	if timing.Initial != checker.Down { // ldirectord adds a server at its first success
+		return "up without a result"
+	}
 	return r.asked(v, s, got[0])
 }
 

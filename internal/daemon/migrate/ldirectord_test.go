@@ -22,6 +22,7 @@ import (
 func TestLdirectordServices(t *testing.T) {
 	virtual := "virtual=10.0.0.1:80\n\treal=10.0.1.1:80 masq\n"
 	for _, one := range []translation{
+		{"servers that have no result yet", virtual, []string{"initial: down", "start_spread: 1 s"}, nil}, // ld_start() begins with the fallback, and checks at once
 		{"paths", virtual + "\trequest=\"/go?u=http://x//y\"", []string{`path: "/go?u=http://x//y"`}, nil},
 		{"closing slash", virtual + "\trequest=\"app/\"", []string{`path: "/app/"`}, nil},
 		{"own request", "virtual=10.0.0.1:80\n\treal=10.0.1.1:80 masq 2 \"a/\" \"ok two\" l:3 u:9\n\treal=10.0.1.2:80 masq 2 \"/b//\",\"ok\"\n", []string{
@@ -33,8 +34,8 @@ func TestLdirectordServices(t *testing.T) {
 		{"checkcount of ping", virtual + "\tchecktype=ping\n\tcheckcount=5\n\tchecktimeout=1", []string{"fall: 5", "fast_interval: 1 s"}, []string{"Not carried"}},
 		{"checkcount and failurecount of ping", virtual + "\tchecktype=ping\n\tcheckcount=5\n\tfailurecount=3", []string{
 			"fall: 15", "x:1: virtual=10.0.0.1:80: 15 requests without a reply make a server down, all at intervals of the timeout; ldirectord waits after each 5"}, nil},
-		{"checkinterval of a service", "checkinterval=7\n" + virtual + "\tcheckinterval=3", []string{"interval: 30 s", "start_spread: 7 s", "x:2: timeout of 30 s: longer than the interval of 7 s", "x:4: checkinterval=3: without fork=yes it is ignored by ldirectord"}, nil},
-		{"checkinterval with fork", "checkinterval=7\nfork=yes\n" + virtual + "\tcheckinterval=3", []string{"interval: 30 s", "start_spread: 3 s"}, nil},
+		{"checkinterval of a service", "checkinterval=7\n" + virtual + "\tcheckinterval=3", []string{"interval: 30 s", "x:2: timeout of 30 s: longer than the interval of 7 s", "x:4: checkinterval=3: without fork=yes it is ignored by ldirectord"}, nil},
+		{"checkinterval with fork", "checkinterval=7\nfork=yes\n" + virtual + "\tcheckinterval=3", []string{"interval: 30 s", "x:3: timeout of 30 s: longer than the interval of 3 s"}, nil},
 		{"off", virtual + "\tchecktype=off", []string{"weight: 0, checks: []", "x:3: checktype=off: the servers get no clients"}, nil},
 		{"on", virtual + "\tchecktype=on", []string{"weight: 1, checks: []"}, []string{"Not carried"}},
 		{"none", virtual + "\tservice=none", []string{"checks: []"}, []string{"Not carried"}},

@@ -5,7 +5,6 @@ package migrate
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"imbang/internal/model"
@@ -22,6 +21,7 @@ type server struct {
 	dynamic      bool     // a script sets the weight, a share of dynamicWeight
 	upper, lower int64
 	checks       []string // nil: says nothing
+	inhibit      bool     // inhibit_on_failure of keepalived
 }
 
 func (s *server) String() string {
@@ -96,6 +96,8 @@ func (s *server) endpoint(of *service) netip.AddrPort {
 	return netip.AddrPortFrom(s.addr, s.port)
 }
 
+const otherFamily = "of another address family than the service, which only tunnels allow: left out"
+
 // fits makes a server one that a service can have, if that is possible.
 func (r *Result) fits(of *service, s *server) bool {
 	if !model.SingleHost(s.addr) {
@@ -103,7 +105,7 @@ func (r *Result) fits(of *service, s *server) bool {
 		return false
 	}
 	if s.addr.Is6() != of.six && s.method != "tunnel" {
-		r.lose(s.from, s.what, "of another address family than the service, which only tunnels allow: left out")
+		r.lose(s.from, s.what, otherFamily)
 		return false
 	}
 	if s.method != "masquerading" && s.port != 0 && s.port != of.port && !of.mark {
@@ -119,9 +121,4 @@ func (r *Result) fits(of *service, s *server) bool {
 		s.lower = 0
 	}
 	return true
-}
-
-// sixOf reports whether a service of a mark is of IPv6, if nothing says it: its servers are.
-func sixOf(servers []server) bool {
-	return len(servers) > 0 && !slices.ContainsFunc(servers, func(s server) bool { return s.addr.Is4() })
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"imbang/internal/host"
 	"imbang/internal/readfile"
+	"imbang/internal/wholefile"
 )
 
 // damaged is a problem of a file's text, which stays until there is another one.
@@ -133,12 +133,9 @@ func writeCopy(path string, text []byte) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+	if err := wholefile.Fill(f, text); err != nil {
+		return false, err
 	}
-	if err != nil {
-		return false, errors.Join(err, os.Remove(f.Name()))
-	}
-	return true, nil
+	err = wholefile.Rename(f.Name(), path)
+	return err == nil, err
 }
