@@ -167,7 +167,7 @@ func importText(ctx context.Context, name, format, configID string, text []byte)
 		if err != nil {
 			return nil, err
 		}
-		return migrate.Keepalived(ctx, name, text, migrate.Source{Dir: filepath.Dir(name), Base: base, Files: migrate.ReadFiles, Program: check.FindProgram, ConfigID: configID})
+		return migrate.Keepalived(ctx, name, text, migrate.Source{Dir: filepath.Dir(name), Base: base, Files: migrate.ReadFiles, Program: check.FindProgram, User: check.HasUser, ConfigID: configID})
 	case "ldirectord":
 		return migrate.Ldirectord(ctx, name, text, migrate.Names{
 			Host: func(name string, six bool) (netip.Addr, error) { return lookupHost(ctx, name, six) }, Port: net.LookupPort,

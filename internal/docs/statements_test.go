@@ -169,3 +169,19 @@ func TestDoctorFixesNotEachProblem(t *testing.T) {
 		}
 	}
 }
+
+// A server of weight 0 gets new connections of persistent clients, as on Linux; one that imbang drain drains does not.
+func TestWeightZeroIsNotDraining(t *testing.T) {
+	statement := regexp.MustCompile(`(?i)\bweight (of )?0\b[^.:|]*(no new|draining)[^.:|]*[.:]`)
+	found := 0
+	for _, page := range []string{"docs/how-to/health.md", "docs/how-to/drain.md"} {
+		for _, s := range statement.FindAllString(strings.Join(strings.Fields(read(t, page)), " "), -1) {
+			if found++; !strings.Contains(s, "persistent") {
+				t.Errorf("%s: %s: not those of persistent clients", page, s)
+			}
+		}
+	}
+	if found < 2 {
+		t.Errorf("%d statements", found)
+	}
+}

@@ -214,12 +214,12 @@ func TestProblems(t *testing.T) {
 		spec Spec
 		want string
 	}{
-		{&TCP{Expect: "+PONG"}, "expect: \"+PONG\" is not a regular expression: missing argument to repetition operator: `+`"},
+		{&TCP{Expect: "+PONG"}, "expect: \"+PONG\" is not a regular expression: missing argument to repetition operator: `+`; \\ before a sign takes it literally"},
 		{&HTTP{Requests: []Request{{Path: "health"}}}, `requests[0].path: "health": want a path that begins with /, such as /health`},
 		{&HTTP{Requests: []Request{{}, {Method: "BREW"}}}, `requests[1].method: "BREW": want GET, HEAD, POST or OPTIONS`},
 		{&HTTP{Requests: []Request{{Status: "2xx"}}}, `requests[0].status: "2xx": want statuses from 100 to 599, such as 200, 200-299 or 200,301`},
 		{&HTTP{Requests: []Request{{Status: "299-200"}}}, `requests[0].status: "299-200": want statuses from 100 to 599, such as 200, 200-299 or 200,301`},
-		{&HTTP{Requests: []Request{{Expect: "("}}}, "requests[0].expect: \"(\" is not a regular expression: missing closing ): `(`"},
+		{&HTTP{Requests: []Request{{Expect: "("}}}, "requests[0].expect: \"(\" is not a regular expression: missing closing ): `(`; \\ before a sign takes it literally"},
 		{&HTTP{Requests: []Request{{Digest: "abc"}}}, `requests[0].digest: "abc": want 32 hexadecimal digits, as md5sum prints`},
 		{&HTTP{Requests: []Request{{Method: "HEAD", Expect: "x"}}}, `requests[0].method: a reply to HEAD has no body: remove expect and digest, or write GET`},
 		{&HTTP{Headers: map[string]string{"A b": "c"}}, `headers: "A b": want a name without spaces and colons, and one line`},

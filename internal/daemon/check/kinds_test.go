@@ -330,7 +330,7 @@ func TestKindProblems(t *testing.T) {
 		{&UDP{Send: "a", SendHex: "50"}, "send_hex: a check sends one datagram: remove send or send_hex"},
 		{&UDP{Send: strings.Repeat("x", 65508)}, "send: 65508 bytes: want at most 65507, the longest datagram"},
 		{&UDP{SendHex: strings.Repeat("78", 65508)}, "send_hex: 65508 bytes: want at most 65507, the longest datagram"},
-		{&UDP{Expect: "["}, "expect: \"[\" is not a regular expression: missing closing ]: `[`"},
+		{&UDP{Expect: "["}, "expect: \"[\" is not a regular expression: missing closing ]: `[`; \\ before a sign takes it literally"},
 		{&Script{}, "command: want the absolute path of a program and its arguments, such as [/usr/local/bin/check, --fast]"},
 		{&Script{Command: []string{"check"}}, "command: want the absolute path of a program and its arguments, such as [/usr/local/bin/check, --fast]"},
 	} {

@@ -57,6 +57,11 @@ func awaitError(fd int) error {
 // A server that resets a connection had accepted it: its port is open.
 func TestResetAfterHandshake(t *testing.T) {
 	server := resetting(t)
+	closing := netip.MustParseAddrPort(listen(t, func(c net.Conn) { // a reset after a FIN is EPIPE
+		_, _ = io.WriteString(c, "220 ready\r\n")
+		_ = c.(*net.TCPConn).CloseWrite()
+		_ = c.(*net.TCPConn).SetLinger(0)
+	}))
 	for _, c := range []struct {
 		name   string
 		target Target
@@ -66,6 +71,7 @@ func TestResetAfterHandshake(t *testing.T) {
 	}{
 		{"connect", Target{Addr: server}, &TCP{}, true, "connected in "},
 		{"connect, PROXY header", Target{Addr: server, Proxy: 2}, &TCP{}, true, "connected in "},
+		{"connect, closed before", Target{Addr: closing}, &TCP{}, true, "connected in "},
 		{"refused", Target{Addr: netip.MustParseAddrPort("127.0.0.1:1")}, &TCP{}, false, "connection refused"},
 	} {
 		c.target.Dial = afterReset(t)

@@ -54,6 +54,12 @@ func (c *Script) Checker() (Checker, error) {
 	return s, err
 }
 
+// HasUser reports whether this machine has a user. It is true if that cannot be found out.
+func HasUser(name string) bool {
+	_, err := user.Lookup(name)
+	return !errors.As(err, new(user.UnknownUserError))
+}
+
 // Obstacle is why the script cannot be run on this machine, with the remedy, as far as this process
 // can see; "": nothing is found.
 func (c *Script) Obstacle() string {

@@ -26,7 +26,7 @@ func (c *TCP) Problems() []Problem { return patternProblems("expect", c.Expect) 
 // patternProblems are those of a regular expression.
 func patternProblems(key, pattern string) (list []Problem) {
 	if _, err := regexp.Compile(pattern); err != nil {
-		list = append(list, Problem{key, fmt.Sprintf("%q is not a regular expression: %s", pattern, strings.TrimPrefix(err.Error(), "error parsing regexp: "))})
+		list = append(list, Problem{key, fmt.Sprintf(`%q is not a regular expression: %s; \ before a sign takes it literally`, pattern, strings.TrimPrefix(err.Error(), "error parsing regexp: "))})
 	}
 	return list
 }

@@ -19,6 +19,7 @@ type Source struct {
 	ConfigID string // keepalived's --config-id: lines with @ are for it; "": not known
 
 	Program func(name string) (path string) // finds a program; "": it is not here; nil: none is
+	User    func(name string) bool          // reports whether this machine has a user; nil: it has each
 }
 
 // File is an included file, or why it was not read.

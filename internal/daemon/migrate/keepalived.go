@@ -15,7 +15,7 @@ func Keepalived(ctx context.Context, name string, text []byte, from Source) (*Re
 	if err != nil {
 		return nil, err
 	}
-	k := &keepalived{Result: r, serverGroups: map[string]*statement{}, find: from.Program}
+	k := &keepalived{Result: r, serverGroups: map[string]*statement{}, find: from.Program, hasUser: from.User}
 	k.file = vrrpFile{named: map[string]*vrrpCheck{}, memberOf: map[string]*syncGroup{}, routers: map[string]bool{}, moving: map[string]place{}}
 	for _, s := range top { // a group may come after what names it
 		switch {
@@ -56,6 +56,7 @@ type keepalived struct {
 	*Result
 	serverGroups map[string]*statement
 	find         func(program string) (path string) // nil: no program is found
+	hasUser      func(name string) bool             // nil: each is there
 	file         vrrpFile
 	mailed       place // of notification_email
 	alerts       bool  // smtp_alert is in the file

@@ -261,6 +261,8 @@ func (k *keepalived) user(s *statement) string {
 	switch {
 	case s.word(1) == "":
 		k.lose(s.place, s.text(), "has no user: left out")
+	case k.hasUser != nil && !k.hasUser(s.word(1)):
+		k.lose(s.place, s.text(), "there is no user %s on this machine: create it, or write another; here a script without its user changes no state, and keepalived leaves it out", s.word(1))
 	case s.word(2) != "" && s.word(2) != s.word(1):
 		k.lose(s.place, s.text(), "scripts run with the groups that %s has, not with group %s alone", s.word(1), s.word(2))
 	}

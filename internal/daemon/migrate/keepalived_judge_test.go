@@ -276,3 +276,72 @@ func TestKeepalivedTimeouts(t *testing.T) {
 		}
 	}
 }
+
+// Words for numbers that keepalived's configuration test complains of are listed at their line.
+func TestKeepalivedWordsForNumbers(t *testing.T) {
+	keepalivedPath(t)
+	for _, w := range []string{"+", "-", `" +"`, "+-1"} {
+		t.Run(w, func(t *testing.T) {
+			t.Parallel()
+			var text strings.Builder
+			lines := map[int]string{}
+			for i, one := range judgedLines {
+				if one.words != nil {
+					continue
+				}
+				l := one.layout
+				for _, part := range []*string{&l.virtual, &l.real, &l.check} {
+					*part = strings.ReplaceAll(*part, "%s", one.keyword+" "+w+tried+"\n")
+				}
+				whole := l.text(i)
+				lines[strings.Count(text.String(), "\n")+(judgedCase{text: whole}).line()] = one.block + " " + one.keyword
+				text.WriteString(whole)
+			}
+			said, listed := judge(t, text.String()), lossesByLine(t, text.String())
+			for line, what := range lines {
+				if len(listed[line]) == 0 {
+					t.Errorf("%s: keepalived says %q; nothing is listed", what, said[line])
+				}
+			}
+			if len(said) == 0 {
+				t.Error("keepalived complains of none")
+			}
+		})
+	}
+}
+
+// A user that this machine does not have is listed at each line whose script keepalived leaves out.
+func TestKeepalivedUsers(t *testing.T) {
+	const name = "imbang-nosuch"
+	text := "virtual_server 10.0.0.1 80 {\nprotocol TCP\nreal_server 10.0.1.1 80 {\nMISC_CHECK {\nmisc_path /bin/true\nuser " + name +
+		"\n}\nMISC_CHECK {\nmisc_path /bin/true\nuser root\n}\n}\n}\n"
+	script := "vrrp_script s {\nscript /bin/true\nuser " + name + "\n}\n"
+	for _, one := range []struct {
+		text string
+		line int
+	}{{text, 6}, {script, 3}} {
+		r, err := Keepalived(t.Context(), "x", []byte(one.text), Source{User: func(user string) bool { return user != name }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var listed []int
+		for _, l := range r.Losses {
+			if strings.Contains(l.Why, "there is no user "+name) {
+				listed = append(listed, l.Line)
+			}
+		}
+		if said := judge(t, one.text); len(said[one.line]) == 0 || !slices.Equal(listed, []int{one.line}) {
+			t.Errorf("listed at %v, keepalived says %v", listed, said)
+		}
+	}
+}
+
+// Names of DNS_CHECK that keepalived leaves out are listed.
+func TestKeepalivedDNSNames(t *testing.T) {
+	for _, name := range []string{"x.com", "a.root-servers.net", "x.", "ab.c", "x", ".", "example.org.", "a..b", ".a"} {
+		text := "virtual_server 10.0.0.1 53 {\nprotocol UDP\nreal_server 10.0.1.1 53 {\nDNS_CHECK {\nname " + name + "\n}\n}\n}\n"
+		if said, listed := judge(t, text)[5], lossesByLine(t, text)[5]; len(said) != len(listed) {
+			t.Errorf("%s: keepalived says %q; listed is %q", name, said, listed)
+		}
+	}
+}

@@ -42,7 +42,7 @@ func (n numeral) read(word string) (v int64, exact, ok bool) {
 	fraction = fraction[:min(len(fraction), n.places)]
 	text := whole + fraction + strings.Repeat("0", n.places-len(fraction))
 	end := 0
-	if text != "" && (text[0] == '+' || text[0] == '-') {
+	if len(text) > 1 && (text[0] == '+' || text[0] == '-') { // a sign alone is no number
 		end++
 	}
 	for end < len(text) && text[end] >= '0' && text[end] <= '9' {
@@ -51,7 +51,7 @@ func (n numeral) read(word string) (v int64, exact, ok bool) {
 	if end < len(text) && !n.lenient {
 		return 0, false, false
 	}
-	exact = exact && end == len(text)
+	exact = exact && end == len(text) && (word == "" || strings.Trim(word, "+-.") != "")
 	v, _ = strconv.ParseInt(text[:end], 10, 64) // the nearest number, if it is out of range
 	if _, err := strconv.ParseUint(strings.TrimLeft(text[:end], "+-"), 10, 64); errors.Is(err, strconv.ErrRange) {
 		return v, false, false

@@ -29,6 +29,12 @@ func TestNumeral(t *testing.T) {
 		{unsigned, "1.5", 0, false, false},
 		{unsigned, "99999999999999999999", math.MaxInt64, false, false},
 		{unsigned, "", 0, true, false},
+		{signed, "+", 0, false, false},
+		{signed, "-", 0, false, false},
+		{numeral{low: 0, high: 9, lenient: true}, " +", 0, false, true},
+		{numeral{low: 0, high: 9, lenient: true}, "-", 0, false, false},
+		{timer(0, 0), "+", 0, false, true},
+		{timer(0, 0), ".", 0, false, true},
 		{numeral{low: 0, high: 9}, "", 0, true, true}, // strtoul() of keepalived
 		{lenient, "7x", 7, false, true},
 		{lenient, "1.5", 1, false, true},

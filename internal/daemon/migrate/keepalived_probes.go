@@ -49,6 +49,9 @@ var dnsKeys = map[string]keyword[*checking]{
 			k.lose(s.place, s.text(), "there is no name, one before, or a part of it is empty: left out, as by keepalived")
 			return
 		}
+		if strings.IndexByte(name, '.') == 1 {
+			k.lose(s.place, s.text(), "keepalived 2.2 takes its first part for empty, and asks for the root: here it asks for %s", name)
+		}
 		c.dnsName = name
 	},
 }

@@ -76,6 +76,7 @@ var instanceLines = []inInstance{
 	{lines: vip + "track_interface {\neth1 weight 3\n}\ntrack_interface {\neth1\neth2\n}\n"},
 	{lines: vip + "priority 255\ntrack_interface {\neth1 weight 3\neth2\n}\n"},
 	{lines: vip + "track_script {\nplain\nplain weight 5\nheavy\n}\n"},
+	{lines: vip + "track_interface {\neth1 weight +\neth2 weight -\n}\ntrack_script {\nplain weight +\nheavy weight -\n}\n"},
 	{lines: vip + "track_script {\nplain weight 254\nheavy weight -254\n}\n"},
 	{lines: vip + "track_script {\nplain weight 255\nheavy weight -300\nnone\n}\n"},
 	{lines: vip + "track_script {\nplain weight\nheavy prio 3\n}\n"},

@@ -200,12 +200,20 @@ func TestServerThatResets(t *testing.T) {
 	d.Use(r)
 	target := check.Target{Addr: at, Dial: d.To(service, serverAt(at), netip.MustParseAddrPort("192.0.2.1:80"))}
 	const checks, workers = 1000, 8
+	greeting, err := (&check.TCP{Expect: "220 "}).Checker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	connect, err := (&check.TCP{}).Checker()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var failed sync.Map
 	var under sync.WaitGroup
 	for range workers {
 		under.Go(func() {
 			for range checks / workers {
-				for _, c := range []check.Checker{check.TCP{}, check.TCP{Expect: "220 "}} {
+				for _, c := range []check.Checker{connect, greeting} {
 					if result := c.Check(t.Context(), target); !result.OK {
 						failed.Store(result.Detail, result)
 					}
