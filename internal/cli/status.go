@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon"
 	"imbang/internal/daemon/sync/running"
 	"imbang/internal/director"
 )
@@ -26,7 +27,8 @@ func newStatusCommand() *cobra.Command {
 		Long: `With a daemon (imbang run), first shows its alarms, the drift of the table from the
 configuration, and each service and server: its state and since when, its weight,
 its connections, the last result of its checks, and what was ordered of it. Users
-who are not root see this part alone.
+who are not root see this part alone. If the daemon that kept the director does not run, says so,
+and shows the orders with which the next one begins.
 
 With a process imbang vrrp, shows the state of each group of addresses (imbang vrrp status
 has the rest, and prints it as JSON).
@@ -54,6 +56,7 @@ loaded, or it cannot be read. The daemon's part is shown in any case.`,
 						return err
 					}
 				}
+				printLeft(w, st.Left)
 				if err := printVRRPLines(w, &st, time.Now()); err != nil || !loaded {
 					return err
 				}
@@ -91,6 +94,9 @@ func askBoth(ctx context.Context) (st statusOf, loaded bool, err error) {
 	if err == nil {
 		defer d.Close()
 		st.Status, err = d.Status()
+	}
+	if err == nil && st.Daemon == nil {
+		st.Left, err = daemon.LeftBehind()
 	}
 	if err != nil && st.Daemon != nil && (os.Geteuid() != 0 || st.Daemon.NoDirector && errors.Is(err, director.ErrNotLoaded)) {
 		return st, false, nil

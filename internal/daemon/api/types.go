@@ -370,6 +370,21 @@ type Order struct {
 	Weight   *int32    `json:"weight,omitempty"`
 }
 
+// Left is what a daemon left that does not run any more.
+type Left struct {
+	Config string      `json:"config,omitempty"` // path of its configuration
+	Orders []LeftOrder `json:"orders"`           // the next daemon begins with them
+}
+
+// LeftOrder is what is ordered of a server of the director.
+type LeftOrder struct {
+	Service     string `json:"service"` // key
+	Server      string `json:"server"`  // with port
+	Drain       *Order `json:"drain,omitempty"`
+	Maintenance *Order `json:"maintenance,omitempty"`
+	Weight      *Order `json:"weight,omitempty"`
+}
+
 // PlanRequest asks what applying a configuration would change.
 type PlanRequest struct {
 	File string `json:"file,omitempty"` // absolute path, for root only; default the daemon's
@@ -403,7 +418,7 @@ type OrderRequest struct {
 // OrderReply is what became of it.
 type OrderReply struct {
 	Servers  []Target `json:"servers"`
-	Warnings []string `json:"warnings,omitempty"` // services that no server is left for
+	Warnings []string `json:"warnings,omitempty"` // services that no server is left for, and orders that are not kept
 	Streams  []Stream `json:"streams,omitempty"`  // requests and connections of layer 7 that are still bound to the servers
 }
 
