@@ -228,6 +228,22 @@ func examineMTU(r report, f Facts) {
 	}
 }
 
+const startDaemon = "systemctl start imbang"
+
+func examineDaemon(r report, f Facts) {
+	if f.NoDaemon == "" {
+		return
+	}
+	down := slices.ContainsFunc(f.Services, func(s Service) bool {
+		return slices.ContainsFunc(s.Servers, func(one Server) bool { return one.Health == model.Down })
+	})
+	if down {
+		r.problem(startDaemon, "imbang run does not run: the servers of %s are not checked, and those that are down stay down", f.NoDaemon)
+		return
+	}
+	r.warn(startDaemon, "imbang run does not run: the servers of %s are not checked", f.NoDaemon)
+}
+
 func examineServices(r report, f Facts) {
 	if !f.Loaded {
 		return
@@ -240,17 +256,20 @@ func examineServices(r report, f Facts) {
 	if len(f.Services) == 0 {
 		return
 	}
-	without := 0
+	without, remedy := 0, "imbang ipvsadm -Ln"
+	if f.NoDaemon != "" {
+		remedy = startDaemon
+	}
 	for _, s := range f.Services {
 		if slices.ContainsFunc(s.Servers, usable) {
 			continue
 		}
 		if without++; without <= shown {
-			r.problem("imbang ipvsadm -Ln", "%s has no server that takes connections", s.Key)
+			r.problem(remedy, "%s has no server that takes connections", s.Key)
 		}
 	}
 	if without > shown {
-		r.problem("imbang ipvsadm -Ln", "and %d more have none", without-shown)
+		r.problem(remedy, "and %d more have none", without-shown)
 	}
 	own, others := f.addresses()
 	if f.Backup {

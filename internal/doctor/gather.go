@@ -62,6 +62,9 @@ func Gather(clientDev, serverDev, file string) (Facts, error) {
 	running := askDaemon()
 	f.Pair = pairOf(running)
 	f.ServicesMissing = running.alarm("service-missing") != ""
+	if f.NoDaemon, err = running.missing(file); err != nil {
+		return f, err
+	}
 	if f.VRRP, err = gatherVRRP(file, running, f.Pair.address()); err != nil {
 		return f, err
 	}
