@@ -68,9 +68,11 @@ type Daemon struct {
 	pending  bool                       // the configuration is not carried out whole yet
 	behind   map[model.ServiceKey]bool  // services whose last changes failed
 	deleted  map[operator.ServerID]bool // servers that others deleted since
-	missing  map[model.ServiceKey]bool  // services that others deleted, or all of their servers
-	added    map[config.Address]bool    // virtual addresses that the daemon added
-	retried  time.Time                  // the last time that failed changes were tried
+	// missing is what others deleted, and when the loop first saw that: servers, and, without an address of
+	// a server, services that have none.
+	missing  map[operator.ServerID]time.Time
+	added    map[config.Address]bool // virtual addresses that the daemon added
+	retried  time.Time               // the last time that failed changes were tried
 	table    table
 	seen     uint64 // the table's generation
 	unsaved  bool   // what checks found since the record was written

@@ -57,6 +57,8 @@ func (d *Daemon) status() *api.Status {
 	var services []model.ServiceStatus
 	if err := d.table.use(func(t *director.Director) (err error) { services, err = t.Services(); return err }); err != nil {
 		d.raise(alarmDirector, err.Error())
+	} else {
+		d.noteMissing(services, time.Now())
 	}
 	s.Proxy = d.proxyStatus()
 	for _, v := range d.core.View() {
@@ -65,11 +67,12 @@ func (d *Daemon) status() *api.Status {
 			continue
 		}
 		i := slices.IndexFunc(services, func(o model.ServiceStatus) bool { return o.Key == v.Key })
-		if i < 0 {
-			s.Services = append(s.Services, service(v, nil))
-		} else {
-			s.Services = append(s.Services, service(v, &services[i]))
+		one := service(v, nil)
+		if i >= 0 {
+			one = service(v, &services[i])
 		}
+		d.dateMissing(&one, v)
+		s.Services = append(s.Services, one)
 	}
 	return s
 }
@@ -136,6 +139,9 @@ func orders(s operator.State) (drain, maintenance, weight *api.Order) {
 
 func order(o operator.Order) *api.Order { return &api.Order{By: o.By, At: o.At, Reason: o.Reason} }
 
+// stateMissing is the state of a server that is not in the table.
+const stateMissing = "missing"
+
 // state is a server's state in one word.
 func state(v core.ServerView, table *model.ServerStatus) string {
 	switch {
@@ -146,7 +152,7 @@ func state(v core.ServerView, table *model.ServerStatus) string {
 	case !v.Up:
 		return "down"
 	case table == nil:
-		return "missing"
+		return stateMissing
 	case len(v.Checks) == 0:
 		return "unchecked"
 	}

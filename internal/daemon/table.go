@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"errors"
+	"time"
 
 	"imbang/internal/daemon/apply"
 	"imbang/internal/daemon/plan"
@@ -99,7 +100,8 @@ func (d *Daemon) look() {
 		return nil
 	})
 	if errors.Is(err, director.ErrNotLoaded) {
-		d.missing, d.seen = missing(d.core.Wanted(), nil), 0
+		d.noteMissing(nil, time.Now())
+		d.seen = 0
 	}
 	if err != nil {
 		d.raise(alarmDirector, err.Error())

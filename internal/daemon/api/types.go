@@ -333,7 +333,7 @@ type Server struct {
 	Name        string    `json:"name"`
 	Address     string    `json:"address"` // with port
 	State       string    `json:"state"`   // up, down, drain, maintenance, unchecked or missing
-	Since       time.Time `json:"since"`
+	Since       time.Time `json:"since"` // of the state
 	Weight      int32     `json:"weight"`    // administrative
 	Health      string    `json:"health"`    // up, down or a share
 	Effective   int32     `json:"effective"` // what the scheduler goes by
