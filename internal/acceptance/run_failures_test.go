@@ -24,6 +24,15 @@ func (k *keeper) saved() string {
 	return k.do("ipvsadm", "-Sn")
 }
 
+// place is the daemon's directory.
+func (k *keeper) place() (dir string) {
+	k.t.Helper()
+	if err := k.Director.Do(func() (err error) { dir, err = place.Dir(); return err }); err != nil {
+		k.t.Fatal(err)
+	}
+	return dir
+}
+
 // What cannot be done for another command's lock is done when that is free.
 func TestRunTriesAgain(t *testing.T) {
 	k := newKeeper(t, 3, checkEvery+threeServers)
@@ -123,15 +132,7 @@ func TestRunKilledInReload(t *testing.T) {
 	k.do("reload")
 	k.end(syscall.SIGKILL)
 	// The record as it is between the first change and the last.
-	var file string
-	err := k.Director.Do(func() error {
-		dir, err := place.Dir()
-		file = filepath.Join(dir, "record.json")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := filepath.Join(k.place(), "record.json")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -166,11 +167,51 @@ func TestRunDropsAddresses(t *testing.T) {
 	if !has("10.20.7.1/32") {
 		t.Fatal("the address was not added")
 	}
-	k.end(syscall.SIGKILL)
-	k.extra = ""
-	k.configure("services: []\n")
-	k.start()
-	if has("10.20.7.1/32") || !has("10.20.7.2/32") {
-		t.Errorf("10.20.7.1, the daemon's own: %v; 10.20.7.2, another's: %v", has("10.20.7.1/32"), has("10.20.7.2/32"))
+	listed, none := k.extra, ""
+	without := func(what string) {
+		t.Helper()
+		if has("10.20.7.1/32") || !has("10.20.7.2/32") {
+			t.Errorf("%s: 10.20.7.1, the daemon's own: %v; 10.20.7.2, another's: %v", what, has("10.20.7.1/32"), has("10.20.7.2/32"))
+		}
 	}
+	begin := func(extra string) {
+		t.Helper()
+		k.extra = extra
+		k.configure("services: []\n")
+		k.start()
+	}
+	k.end(syscall.SIGKILL)
+	begin(none)
+	without("started without it")
+	// Without the director and its record, too.
+	k.extra = listed
+	k.configure("services: []\n")
+	k.do("reload")
+	k.do("detach", "--force")
+	k.end(syscall.SIGKILL)
+	dir := k.place()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	begin(listed)
+	if k.extra = none; !has("10.20.7.1/32") {
+		t.Fatal("the address is not there")
+	}
+	k.configure("services: []\n")
+	if text := k.do("reload"); !strings.Contains(text, "delete address 10.20.7.1/32 on lo") {
+		t.Errorf("reload: %s", text)
+	}
+	without("reloaded without it")
+	// A director that is removed leaves none of them.
+	k.extra = listed
+	k.configure("services: []\n")
+	k.do("reload")
+	k.end(syscall.SIGTERM)
+	if k.do("detach", "--keep-table"); !has("10.20.7.1/32") {
+		t.Error("detach --keep-table deleted the address")
+	}
+	if text := k.do("detach"); text != "deleted address 10.20.7.1/32 on lo, which imbang run had added\n" {
+		t.Errorf("detach: %q", text)
+	}
+	without("detached")
 }

@@ -40,8 +40,8 @@ func PlanAlone(file, state string) (*api.Plan, error) {
 	}
 	defer d.table.close()
 	r := d.recall()
-	for _, a := range r.Added {
-		d.added[a] = true
+	if err := d.recallAddresses(r); err != nil {
+		return nil, err
 	}
 	id, o, err := d.observe()
 	if err != nil && !errors.Is(err, director.ErrNotLoaded) {

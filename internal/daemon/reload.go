@@ -34,8 +34,8 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 		return err
 	}
 	r := d.recall()
-	for _, a := range r.Added {
-		d.added[a] = true
+	if err := d.recallAddresses(r); err != nil {
+		return err
 	}
 	d.applied = r.Applied
 	if err := d.load(c); err != nil {

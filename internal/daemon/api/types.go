@@ -331,9 +331,9 @@ type Service struct {
 // Server is a real server.
 type Server struct {
 	Name        string    `json:"name"`
-	Address     string    `json:"address"` // with port
-	State       string    `json:"state"`   // up, down, drain, maintenance, unchecked or missing
-	Since       time.Time `json:"since"` // of the state
+	Address     string    `json:"address"`   // with port
+	State       string    `json:"state"`     // up, down, drain, maintenance, unchecked or missing
+	Since       time.Time `json:"since"`     // of the state
 	Weight      int32     `json:"weight"`    // administrative
 	Health      string    `json:"health"`    // up, down or a share
 	Effective   int32     `json:"effective"` // what the scheduler goes by
