@@ -152,6 +152,42 @@ func TestRunKilledInReload(t *testing.T) {
 	}
 }
 
+// A daemon that begins with a file that lacks most servers checks the others, keeps these, and says so
+// until a reload deletes them by force, or the file has them again.
+func TestRunKeepsSurplusAtStart(t *testing.T) {
+	k := newKeeper(t, 3, checkEvery+threeServers)
+	k.await("all servers", func() bool { return k.states() == "a up/1, b up/1, c up/1" })
+	all := k.saved()
+	one := checkEvery + threeServers[:strings.Index(threeServers, "      - {name: b")]
+	k.configure(one)
+	for range 2 { // by the daemon's own record of it, too
+		k.end(syscall.SIGKILL)
+		if o := imbang(t, k.Director, "", "plan", k.config, "--state", filepath.Join(k.dir, "state")); o.status != 0 || o.stdout != "no change\n" || !strings.Contains(o.stderr, "imbang run keeps them at its start, unchecked: refused: 2 of 3 servers would be deleted") {
+			t.Errorf("%+v", o)
+		}
+		k.start()
+		k.await("the alarm", k.hasAlarm("max-removed", "no longer has 2 of 3 servers"))
+		time.Sleep(1500 * time.Millisecond)
+		if got := k.states(); got != "a up/1" || k.saved() != all || len(k.status().Drift) > 0 {
+			t.Errorf("states %s, drift %q, table\n%s", got, k.status().Drift, k.saved())
+		}
+		if o := imbang(t, k.Director, "", "reload"); o.status != 3 || !strings.Contains(o.stderr, "2 of 3 servers would be deleted") {
+			t.Errorf("%+v", o)
+		}
+	}
+	k.kill(0)
+	k.await("checked", func() bool { return k.states() == "a down/0" })
+	k.configure(checkEvery + threeServers)
+	k.do("reload")
+	k.await("all three again", func() bool { return k.states() == "a down/0, b up/1, c up/1" && len(k.status().Alarms) == 0 })
+	k.configure(one)
+	k.end(syscall.SIGTERM)
+	k.start()
+	if text := k.do("reload", "--force"); !strings.HasSuffix(text, "2 servers deleted\n") || len(k.status().Alarms) > 0 || strings.Count(k.saved(), "-a ") != 1 {
+		t.Errorf("reload --force: %s, alarms %v, table\n%s", text, k.status().Alarms, k.saved())
+	}
+}
+
 // A virtual address goes with its line, if the daemon added it.
 func TestRunDropsAddresses(t *testing.T) {
 	k := newKeeper(t, 1, "services: []\n")

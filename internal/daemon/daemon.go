@@ -70,9 +70,12 @@ type Daemon struct {
 	deleted  map[operator.ServerID]bool // servers that others deleted since
 	// missing is what others deleted, and when the loop first saw that: servers, and, without an address of
 	// a server, services that have none.
-	missing  map[operator.ServerID]time.Time
-	added    map[config.Address]bool // virtual addresses that the daemon added
-	retried  time.Time               // the last time that failed changes were tried
+	missing map[operator.ServerID]time.Time
+	added   map[config.Address]bool // virtual addresses that the daemon added
+	// surplus: servers are kept that the configuration does not name, as they were too many to delete at the
+	// start; applied names them.
+	surplus  bool
+	retried  time.Time // the last time that failed changes were tried
 	table    table
 	seen     uint64 // the table's generation
 	unsaved  bool   // what checks found since the record was written

@@ -182,6 +182,9 @@ func DropAddresses() (lines []string, err error) {
 // dropAddresses deletes the virtual addresses that the daemon added and that the
 // configuration does not name any more.
 func (d *Daemon) dropAddresses(c *config.Director) {
+	if d.surplus {
+		return // it may be of a service that is kept
+	}
 	for a := range d.added {
 		if c != nil && slices.Contains(c.Addresses, a) {
 			continue

@@ -96,7 +96,7 @@ func (d *Daemon) look() {
 			d.seen = 0 // what is missing is the daemon's own, and not drift
 			return nil
 		}
-		d.setDrift(plan.Make(d.core.Wanted(), d.applied, o))
+		d.setDrift(d.due(o))
 		return nil
 	})
 	if errors.Is(err, director.ErrNotLoaded) {

@@ -401,7 +401,7 @@ type Plan struct {
 	Summary string   `json:"summary"`
 	Named   int      `json:"named"`   // servers of the last configuration that are in the table
 	Removed int      `json:"removed"` // of these
-	// Warnings say what does not follow yet: HAProxy, of layer 7.
+	// Warnings say what does not follow yet, HAProxy of layer 7, and what a start would not delete.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
