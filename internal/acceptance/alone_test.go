@@ -3,6 +3,7 @@
 package acceptance
 
 import (
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -89,5 +90,19 @@ func TestDaemonThatDoesNotRun(t *testing.T) {
 	k.await("both servers again", func() bool { return k.states() == "a up/1, b up/1" })
 	if text := k.do("status"); strings.Contains(text, "NO DAEMON") {
 		t.Errorf("status with a daemon:\n%s", text)
+	}
+}
+
+// A device that is gone under a daemon is attached by the daemon, and no command that it refuses is
+// recommended.
+func TestDeviceGoneUnderDaemon(t *testing.T) {
+	k := newKeeper(t, 1, "services: []\n")
+	if o := finish(t, k.Director, exec.Command("ip", "link", "del", topology.ServerDevice), ""); o.status != 0 {
+		t.Fatalf("%+v", o)
+	}
+	k.await("the alarm", k.hasAlarm("device", "there is no device "+topology.ServerDevice))
+	doctor, status := imbang(t, k.Director, "", "doctor").stdout, k.do("status")
+	if !strings.Contains(doctor, "gone; imbang run waits for it: there is no device "+topology.ServerDevice) || strings.Contains(doctor+status, "imbang detach") || !strings.Contains(status, "GONE") {
+		t.Errorf("doctor:\n%s\nstatus:\n%s", doctor, status)
 	}
 }

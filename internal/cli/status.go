@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"imbang/internal/command"
 	"imbang/internal/daemon"
+	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/sync/running"
 	"imbang/internal/director"
 )
@@ -60,7 +62,7 @@ loaded, or it cannot be read. The daemon's part is shown in any case.`,
 				if err := printVRRPLines(w, &st, time.Now()); err != nil || !loaded {
 					return err
 				}
-				return printStatus(w, st.Status, st.Processes)
+				return printStatus(w, st.Status, st.Daemon, st.Processes)
 			})
 			return errors.Join(printed, err)
 		},
@@ -104,7 +106,20 @@ func askBoth(ctx context.Context) (st statusOf, loaded bool, err error) {
 	return st, err == nil, err
 }
 
-func printStatus(w io.Writer, st director.Status, processes []running.Role) error {
+// attachAgain says how a director is attached again whose device is gone.
+func attachAgain(d *api.Status) string {
+	if d == nil {
+		return director.AttachAgain
+	}
+	for _, a := range d.Alarms {
+		if a.Name == "device" {
+			return a.Text
+		}
+	}
+	return strings.Replace(director.AttachAgain, "--keep-table", "--keep-table --force", 1)
+}
+
+func printStatus(w io.Writer, st director.Status, d *api.Status, processes []running.Role) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(st.Attachments) == 0 {
 		fmt.Fprintln(t, "not attached to any device")
@@ -113,7 +128,7 @@ func printStatus(w io.Writer, st director.Status, processes []running.Role) erro
 		fmt.Fprintf(t, "%s device\t%s\t%s\n", a.Role, a.Device, a.Hook)
 	}
 	for _, side := range st.Gone {
-		fmt.Fprintf(t, "%s device\tGONE\t%s\n", side, director.AttachAgain)
+		fmt.Fprintf(t, "%s device\tGONE\t%s\n", side, attachAgain(d))
 	}
 	fmt.Fprintf(t, "services\t%d of %d\n", st.Services, st.Capacity.Services)
 	fmt.Fprintf(t, "room for servers\t%d\n", st.Capacity.Servers)

@@ -68,6 +68,14 @@ func TestExamine(t *testing.T) {
 		{"not loaded", func(f *Facts) { f.Loaded = false }, "warning director: none is loaded"},
 		{"not attached", func(f *Facts) { f.Attachments = nil }, "problem director: it is loaded, but on no device: imbang attach"},
 		{"server device gone", func(f *Facts) { f.Gone = []string{"server"} }, "problem director: the servers' device it was attached to is gone: imbang detach --keep-table && imbang attach"},
+		{"device gone under a daemon", func(f *Facts) {
+			f.Gone, f.Daemon, f.Attaches, f.DeviceAlarm = []string{"client"}, true, true, "there is no device ext0: the director is attached when there is"
+		}, "problem director: the clients' device it was attached to is gone; imbang run waits for it: there is no device ext0: the director is attached when there is: ip -br link"},
+		{"device gone under a daemon without one", func(f *Facts) { f.Gone, f.Daemon = []string{"client"}, true }, "is gone: imbang detach --keep-table --force && imbang attach --client-dev"},
+		{"XDP into the void under a daemon", func(f *Facts) {
+			inXDP(f, director.HookXDP)
+			f.Devices[0].NoXDP, f.Daemon, f.Attaches = "the peer sleeps", true, true
+		}, "(the peer sleeps): set director.mode to tc in the configuration of imbang run, then systemctl stop imbang && imbang detach --keep-table && systemctl start imbang"},
 		{"full", func(f *Facts) { f.Connections[0] = 1000 }, "problem director: the table of IPv4 connections is full (1000)"},
 		{"nearly full", func(f *Facts) { f.Connections[1] = 800 }, "warning director: 800 of 1000 IPv6 connections are in use"},
 		{"no forwarding", func(f *Facts) { f.IPv4Forwarding = false }, "sysctl -w net.ipv4.ip_forward=1"},

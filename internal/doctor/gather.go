@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/sync/running"
 	"imbang/internal/director"
@@ -62,6 +63,10 @@ func Gather(clientDev, serverDev, file string) (Facts, error) {
 	running := askDaemon()
 	f.Pair = pairOf(running)
 	f.ServicesMissing = running.alarm("service-missing") != ""
+	f.Daemon, f.DeviceAlarm = running.runs(), running.alarm("device")
+	if c, err := config.Load(running.file()); err == nil {
+		f.Attaches = f.Daemon && c.Director != nil
+	}
 	if f.NoDaemon, err = running.missing(file); err != nil {
 		return f, err
 	}
