@@ -24,6 +24,15 @@ func (k *keeper) saved() string {
 	return k.do("ipvsadm", "-Sn")
 }
 
+// place is the daemon's directory.
+func (k *keeper) place() (dir string) {
+	k.t.Helper()
+	if err := k.Director.Do(func() (err error) { dir, err = place.Dir(); return err }); err != nil {
+		k.t.Fatal(err)
+	}
+	return dir
+}
+
 // What cannot be done for another command's lock is done when that is free.
 func TestRunTriesAgain(t *testing.T) {
 	k := newKeeper(t, 3, checkEvery+threeServers)
@@ -123,15 +132,7 @@ func TestRunKilledInReload(t *testing.T) {
 	k.do("reload")
 	k.end(syscall.SIGKILL)
 	// The record as it is between the first change and the last.
-	var file string
-	err := k.Director.Do(func() error {
-		dir, err := place.Dir()
-		file = filepath.Join(dir, "record.json")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := filepath.Join(k.place(), "record.json")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -151,6 +152,42 @@ func TestRunKilledInReload(t *testing.T) {
 	}
 }
 
+// A daemon that begins with a file that lacks most servers checks the others, keeps these, and says so
+// until a reload deletes them by force, or the file has them again.
+func TestRunKeepsSurplusAtStart(t *testing.T) {
+	k := newKeeper(t, 3, checkEvery+threeServers)
+	k.await("all servers", func() bool { return k.states() == "a up/1, b up/1, c up/1" })
+	all := k.saved()
+	one := checkEvery + threeServers[:strings.Index(threeServers, "      - {name: b")]
+	k.configure(one)
+	for range 2 { // by the daemon's own record of it, too
+		k.end(syscall.SIGKILL)
+		if o := imbang(t, k.Director, "", "plan", k.config, "--state", filepath.Join(k.dir, "state")); o.status != 0 || o.stdout != "no change\n" || !strings.Contains(o.stderr, "imbang run keeps them at its start, unchecked: refused: 2 of 3 servers would be deleted") {
+			t.Errorf("%+v", o)
+		}
+		k.start()
+		k.await("the alarm", k.hasAlarm("max-removed", "no longer has 2 of 3 servers"))
+		time.Sleep(1500 * time.Millisecond)
+		if got := k.states(); got != "a up/1" || k.saved() != all || len(k.status().Drift) > 0 {
+			t.Errorf("states %s, drift %q, table\n%s", got, k.status().Drift, k.saved())
+		}
+		if o := imbang(t, k.Director, "", "reload"); o.status != 3 || !strings.Contains(o.stderr, "2 of 3 servers would be deleted") {
+			t.Errorf("%+v", o)
+		}
+	}
+	k.kill(0)
+	k.await("checked", func() bool { return k.states() == "a down/0" })
+	k.configure(checkEvery + threeServers)
+	k.do("reload")
+	k.await("all three again", func() bool { return k.states() == "a down/0, b up/1, c up/1" && len(k.status().Alarms) == 0 })
+	k.configure(one)
+	k.end(syscall.SIGTERM)
+	k.start()
+	if text := k.do("reload", "--force"); !strings.HasSuffix(text, "2 servers deleted\n") || len(k.status().Alarms) > 0 || strings.Count(k.saved(), "-a ") != 1 {
+		t.Errorf("reload --force: %s, alarms %v, table\n%s", text, k.status().Alarms, k.saved())
+	}
+}
+
 // A virtual address goes with its line, if the daemon added it.
 func TestRunDropsAddresses(t *testing.T) {
 	k := newKeeper(t, 1, "services: []\n")
@@ -166,11 +203,51 @@ func TestRunDropsAddresses(t *testing.T) {
 	if !has("10.20.7.1/32") {
 		t.Fatal("the address was not added")
 	}
-	k.end(syscall.SIGKILL)
-	k.extra = ""
-	k.configure("services: []\n")
-	k.start()
-	if has("10.20.7.1/32") || !has("10.20.7.2/32") {
-		t.Errorf("10.20.7.1, the daemon's own: %v; 10.20.7.2, another's: %v", has("10.20.7.1/32"), has("10.20.7.2/32"))
+	listed, none := k.extra, ""
+	without := func(what string) {
+		t.Helper()
+		if has("10.20.7.1/32") || !has("10.20.7.2/32") {
+			t.Errorf("%s: 10.20.7.1, the daemon's own: %v; 10.20.7.2, another's: %v", what, has("10.20.7.1/32"), has("10.20.7.2/32"))
+		}
 	}
+	begin := func(extra string) {
+		t.Helper()
+		k.extra = extra
+		k.configure("services: []\n")
+		k.start()
+	}
+	k.end(syscall.SIGKILL)
+	begin(none)
+	without("started without it")
+	// Without the director and its record, too.
+	k.extra = listed
+	k.configure("services: []\n")
+	k.do("reload")
+	k.do("detach", "--force")
+	k.end(syscall.SIGKILL)
+	dir := k.place()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	begin(listed)
+	if k.extra = none; !has("10.20.7.1/32") {
+		t.Fatal("the address is not there")
+	}
+	k.configure("services: []\n")
+	if text := k.do("reload"); !strings.Contains(text, "delete address 10.20.7.1/32 on lo") {
+		t.Errorf("reload: %s", text)
+	}
+	without("reloaded without it")
+	// A director that is removed leaves none of them.
+	k.extra = listed
+	k.configure("services: []\n")
+	k.do("reload")
+	k.end(syscall.SIGTERM)
+	if k.do("detach", "--keep-table"); !has("10.20.7.1/32") {
+		t.Error("detach --keep-table deleted the address")
+	}
+	if text := k.do("detach"); text != "deleted address 10.20.7.1/32 on lo, which imbang run had added\n" {
+		t.Errorf("detach: %q", text)
+	}
+	without("detached")
 }

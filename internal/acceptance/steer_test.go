@@ -268,6 +268,29 @@ func TestRunChecksItself(t *testing.T) {
 	k.await("without the virtual address", func() bool { return strings.HasSuffix(k.states(), "me up/1") })
 }
 
+// A service by direct routing that is deleted is missing, and nothing else is wrong: the route leads
+// where it did.
+func TestRunSteersNothingWithoutService(t *testing.T) {
+	family := topology.IPv4
+	k := newKeeper(t, 1, checkEvery, family)
+	k.answerForVirtual(0, family, false)
+	k.configure(checkEvery + "services: [{name: web, virtual: \"VIP:80\", forward: direct-routing, checks: [web], servers: [{name: a, address: S1}]}]\n")
+	k.do("reload")
+	k.await("steered", func() bool { return k.states() == "a up/1" })
+	k.do("ipvsadm", "-C")
+	k.await("the alarm", k.hasAlarm("service-missing", "web"))
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if s := k.status(); len(s.Alarms) != 1 {
+			t.Fatalf("alarms %v", s.Alarms)
+		}
+	}
+	k.do("reload")
+	k.await("steered again", func() bool { return k.states() == "a up/1" && len(k.status().Alarms) == 0 })
+	if log := k.do("events"); strings.Contains(log, "steering:") {
+		t.Errorf("an alarm among\n%s", log)
+	}
+}
+
 // listenHere answers HTTP at an address of the director's.
 func (k *keeper) listenHere(at netip.AddrPort) {
 	k.t.Helper()

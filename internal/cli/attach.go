@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon"
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/sync/running"
@@ -128,20 +129,31 @@ func newDetachCommand() *cobra.Command {
 		Long: `Takes the director's programs off their devices and removes it with its table,
 counters and connections. With --keep-table only the programs go: services,
 servers and connections are there again after the next attach. Without it, processes that
-synchronize connections (imbang sync, ipvsadm --start-daemon) are stopped, too.
+synchronize connections (imbang sync, ipvsadm --start-daemon) are stopped, too, and the
+virtual addresses that imbang run added are deleted, each of which is printed.
 
-A daemon (imbang run) keeps its director: stop it first. --force removes the director
-under it; imbang reload then loads it again.`,
+A daemon (imbang run) keeps its director and these addresses: stop it first. --force removes
+the director under it; imbang reload then loads it again.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := noDaemon(c.Context()); err != nil && !force {
-				return err
+			running := noDaemon(c.Context())
+			if running != nil && !force {
+				return running
 			}
 			if keep {
 				return director.Detach(false)
 			}
 			if err := stopRoles(); err != nil {
 				return err
+			}
+			if running == nil { // which would add them again
+				lines, err := daemon.DropAddresses()
+				for _, line := range lines {
+					fmt.Fprintln(c.OutOrStdout(), line)
+				}
+				if err != nil {
+					return err
+				}
 			}
 			if err := director.Detach(true); err != nil {
 				return err

@@ -21,7 +21,8 @@ func newDoctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the host's settings, and print commands that fix problems or show their cause",
 		Long: `Checks the kernel, IP forwarding, the devices' offloads, queues, MTU and XDP, and
-the route to each virtual address and real server. If addresses move by VRRP (a process
+the route to each virtual address and real server. If a daemon (imbang run) kept the director, or
+the configuration has services, also whether one runs. If addresses move by VRRP (a process
 imbang vrrp, or the section vrrp of the configuration), also the firewall's rules for
 advertisements, sysctl settings of the devices, the clock, and what the process has
 seen: faults, another master, stalls. Addresses that a killed process left guarded are
@@ -69,7 +70,7 @@ The exit status is 0 if every finding is ok and 1 if there is a warning or a pro
 	}
 	out.Register(c, command.One[[]doctor.Finding](""))
 	c.Flags().StringVar(&client, "client-dev", "", "device that clients' packets come in by")
-	c.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`, for its sections vrrp and listeners; default that of the process that runs: imbang vrrp for the first, imbang run or imbang proxy for the second; else "+config.DefaultFile+" if it exists")
+	c.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`, for its services and its sections vrrp and listeners; default that of the process that runs: imbang vrrp for vrrp, imbang run or imbang proxy for the others; else "+config.DefaultFile+" if it exists")
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
 	return c

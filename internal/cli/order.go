@@ -13,7 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon"
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/place"
+	"imbang/internal/director"
 )
 
 // orderFlags are those of all orders.
@@ -74,8 +77,9 @@ datagrams of known clients go to another server. Idle connections stay in the
 listing (imbang conns --server ADDRESS) until they send something or expire.
 
 With a daemon (imbang run) the order survives reloads, restarts of the daemon and
-of the machine. Without one it is the table's alone, SERVER is an address, and
-the order ends when the server is deleted.
+of the machine. An order that is given while the daemon is down survives its next
+start; SERVER is then an address. If no daemon's configuration names the server, the
+order is the table's alone, and ends when the server is deleted.
 
 With --wait the command shows the active connections that remain, and ends when
 there are none; inactive ones are closing or closed. It can outlast the deadline while
@@ -115,7 +119,8 @@ func newEnableCommand() *cobra.Command {
 		Use:   "enable SERVER",
 		Short: "End all orders of a server: draining, maintenance, a weight",
 		Long: `Ends what was ordered of a server by imbang drain, imbang maintenance and imbang
-weight --set: it has its configured weight and its checks again.
+weight --set: it has its configured weight and its checks again. While the daemon is
+down, SERVER is an address.
 
 Requires root or membership of group imbang. The exit status is 0, 2 for a wrong
 command line, or 3 if it failed; then everything is as it was.`,
@@ -177,11 +182,7 @@ func giveOrder(c *cobra.Command, out command.OutputFlag, q api.OrderRequest, don
 	if err != nil {
 		return nil, err
 	}
-	reply, err := d.Order(c.Context(), q)
-	if errors.Is(err, api.ErrNoDaemon) && q.Action != api.ActionMaintenance {
-		reply, err = orderAlone(q)
-		err = norDaemon(err)
-	}
+	reply, err := order(c.Context(), d, q)
 	if err != nil {
 		return nil, err
 	}
@@ -196,11 +197,54 @@ func giveOrder(c *cobra.Command, out command.OutputFlag, q api.OrderRequest, don
 		for _, s := range reply.Streams {
 			fmt.Fprintf(w, "  %s still has %s, for %s\n", s.Server, s.Client, s.Age)
 		}
-		for _, warning := range reply.Warnings {
-			fmt.Fprintf(c.ErrOrStderr(), "imbang: warning: %s\n", warning)
-		}
+		warn(c.ErrOrStderr(), reply.Warnings)
 		return nil
 	})
+}
+
+func warn(w io.Writer, warnings []string) {
+	for _, one := range warnings {
+		fmt.Fprintf(w, "imbang: warning: %s\n", one)
+	}
+}
+
+// startingPatience is how long a daemon may take that is being started: it loads the data plane.
+const startingPatience = 10 * time.Second
+
+// order gives an order to the daemon, or carries it out if none runs.
+func order(ctx context.Context, d *api.Client, q api.OrderRequest) (*api.OrderReply, error) {
+	for end := time.Now().Add(startingPatience); ; {
+		reply, err := d.Order(ctx, q)
+		if !errors.Is(err, api.ErrNoDaemon) || q.Action == api.ActionMaintenance {
+			return reply, err
+		}
+		reply, err = daemon.OrderAlone(q)
+		if !errors.Is(err, place.ErrRunning) || time.Now().After(end) {
+			return reply, norDaemon(named(err))
+		}
+	}
+}
+
+// statusAlone is the connections of all servers, without a daemon.
+func statusAlone() (*api.Status, error) {
+	d, err := director.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	all, err := d.Services()
+	if err != nil {
+		return nil, err
+	}
+	s := &api.Status{}
+	for _, service := range all {
+		out := api.Service{Key: service.Key.String()}
+		for _, one := range service.Servers {
+			out.Servers = append(out.Servers, api.Server{Address: one.AddrPort().String(), Active: one.Active, Inactive: one.Inactive})
+		}
+		s.Services = append(s.Services, out)
+	}
+	return s, nil
 }
 
 // waitDrained shows the active connections that remain until there are none. Inactive

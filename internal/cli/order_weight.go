@@ -6,34 +6,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon"
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/operator"
 	"imbang/internal/model"
 )
 
-// orderWeight has the daemon set a weight, which then is an order. false: there is no
-// daemon, or its configuration does not name the server.
-func orderWeight(ctx context.Context, k model.ServiceKey, at netip.AddrPort, weight int32, reason string) (bool, error) {
+// orderWeight sets a weight as an order, as the configuration names the server. false: it does not,
+// whether a daemon runs or not.
+func orderWeight(ctx context.Context, warnings io.Writer, k model.ServiceKey, at netip.AddrPort, weight int32, reason string) (bool, error) {
 	d, err := api.NewClient()
 	if err != nil {
 		return false, err
 	}
 	s, err := d.Status(ctx)
-	if errors.Is(err, api.ErrNoDaemon) {
+	if err == nil && !names(s, k, at) {
+		return false, nil
+	}
+	if err != nil && !errors.Is(err, api.ErrNoDaemon) {
+		return false, err
+	}
+	reply, err := order(ctx, d, api.OrderRequest{Service: k.String(), Server: at.String(), Action: api.ActionWeight, Weight: weight, Reason: reason})
+	if errors.Is(err, daemon.ErrUnknownAlone) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	if !names(s, k, at) {
-		return false, nil
-	}
-	_, err = d.Order(ctx, api.OrderRequest{Service: k.String(), Server: at.String(), Action: api.ActionWeight, Weight: weight, Reason: reason})
-	return true, err
+	warn(warnings, reply.Warnings)
+	return true, nil
 }
 
 // orderBackendWeight sets the weight of a server of layer 7.

@@ -107,9 +107,7 @@ func printPlanned(c *cobra.Command, out command.OutputFlag, ask func(context.Con
 			fmt.Fprintln(w, line)
 		}
 		_, err := fmt.Fprintln(w, p.Summary)
-		for _, warning := range p.Warnings {
-			fmt.Fprintf(c.ErrOrStderr(), "imbang: warning: %s\n", warning)
-		}
+		warn(c.ErrOrStderr(), p.Warnings)
 		return err
 	})
 }

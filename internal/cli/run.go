@@ -32,7 +32,9 @@ next reload, and imbang status shows them as drift. Services and servers that
 the file does not name are never changed.
 
 SIGHUP and imbang reload apply the file again. A file that is not valid, or that
-deletes more servers than daemon.max_removed, changes nothing. imbang check FILE
+deletes more servers than daemon.max_removed, changes nothing. At the start, these
+servers stay in the table, unchecked, with the alarm max-removed, and the rest is applied;
+if servers of layer 7 are among them, the daemon does not start. imbang check FILE
 tries a file without a daemon.
 
 Under systemd the log goes to the journal with the fields IMBANG_EVENT,

@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon"
+	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/sync/running"
 	"imbang/internal/director"
 )
@@ -26,7 +29,8 @@ func newStatusCommand() *cobra.Command {
 		Long: `With a daemon (imbang run), first shows its alarms, the drift of the table from the
 configuration, and each service and server: its state and since when, its weight,
 its connections, the last result of its checks, and what was ordered of it. Users
-who are not root see this part alone.
+who are not root see this part alone. If the daemon that kept the director does not run, says so,
+and shows the orders with which the next one begins.
 
 With a process imbang vrrp, shows the state of each group of addresses (imbang vrrp status
 has the rest, and prints it as JSON).
@@ -54,10 +58,11 @@ loaded, or it cannot be read. The daemon's part is shown in any case.`,
 						return err
 					}
 				}
+				printLeft(w, st.Left)
 				if err := printVRRPLines(w, &st, time.Now()); err != nil || !loaded {
 					return err
 				}
-				return printStatus(w, st.Status, st.Processes)
+				return printStatus(w, st.Status, st.Daemon, st.Processes)
 			})
 			return errors.Join(printed, err)
 		},
@@ -92,13 +97,29 @@ func askBoth(ctx context.Context) (st statusOf, loaded bool, err error) {
 		defer d.Close()
 		st.Status, err = d.Status()
 	}
+	if err == nil && st.Daemon == nil {
+		st.Left, err = daemon.LeftBehind()
+	}
 	if err != nil && st.Daemon != nil && (os.Geteuid() != 0 || st.Daemon.NoDirector && errors.Is(err, director.ErrNotLoaded)) {
 		return st, false, nil
 	}
 	return st, err == nil, err
 }
 
-func printStatus(w io.Writer, st director.Status, processes []running.Role) error {
+// attachAgain says how a director is attached again whose device is gone.
+func attachAgain(d *api.Status) string {
+	if d == nil {
+		return director.AttachAgain
+	}
+	for _, a := range d.Alarms {
+		if a.Name == "device" {
+			return a.Text
+		}
+	}
+	return strings.Replace(director.AttachAgain, "--keep-table", "--keep-table --force", 1)
+}
+
+func printStatus(w io.Writer, st director.Status, d *api.Status, processes []running.Role) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(st.Attachments) == 0 {
 		fmt.Fprintln(t, "not attached to any device")
@@ -107,7 +128,7 @@ func printStatus(w io.Writer, st director.Status, processes []running.Role) erro
 		fmt.Fprintf(t, "%s device\t%s\t%s\n", a.Role, a.Device, a.Hook)
 	}
 	for _, side := range st.Gone {
-		fmt.Fprintf(t, "%s device\tGONE\t%s\n", side, director.AttachAgain)
+		fmt.Fprintf(t, "%s device\tGONE\t%s\n", side, attachAgain(d))
 	}
 	fmt.Fprintf(t, "services\t%d of %d\n", st.Services, st.Capacity.Services)
 	fmt.Fprintf(t, "room for servers\t%d\n", st.Capacity.Servers)

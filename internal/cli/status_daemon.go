@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/sync/running"
 	"imbang/internal/daemon/vrrp/process"
 	"imbang/internal/director"
@@ -22,6 +24,8 @@ import (
 type statusOf struct {
 	director.Status
 	Daemon *api.Status `json:"daemon,omitempty"`
+	// Left is what a daemon of this director left that does not run any more.
+	Left *api.Left `json:"no_daemon,omitempty"`
 	// Processes are those of imbang sync.
 	Processes []running.Role `json:"synchronization_processes,omitempty"`
 	// VRRP is what imbang vrrp says, if it runs and the user is root; imbang vrrp status
@@ -94,6 +98,17 @@ func printDaemon(w io.Writer, s *api.Status, now time.Time) error {
 	return t.Flush()
 }
 
+// printLeft says that the daemon of this director does not run, and what was ordered.
+func printLeft(w io.Writer, l *api.Left) {
+	if l == nil {
+		return
+	}
+	fmt.Fprintf(w, "NO DAEMON  servers are not checked, and those that imbang run found down stay down: systemctl start imbang (or imbang run -c %s)\n", cmp.Or(l.Config, config.DefaultFile))
+	for _, o := range l.Orders {
+		fmt.Fprintf(w, "  %s server %s  %s\n", o.Service, o.Server, strings.Join(orderWords(o.Drain, o.Maintenance, o.Weight), "; "))
+	}
+}
+
 func printDaemonServer(w io.Writer, s api.Server, now time.Time) {
 	var words []string
 	for _, c := range s.Checks {
@@ -104,14 +119,7 @@ func printDaemonServer(w io.Writer, s api.Server, now time.Time) {
 			words = append(words, c.Name+": "+c.Detail)
 		}
 	}
-	for _, o := range []struct {
-		word  string
-		order *api.Order
-	}{{"drain", s.Drain}, {"maintenance", s.Maintenance}, {"weight", s.WeightOrder}} {
-		if o.order != nil {
-			words = append(words, orderText(o.word, o.order))
-		}
-	}
+	words = append(words, orderWords(s.Drain, s.Maintenance, s.WeightOrder)...)
 	if s.Ramp > 0 && s.Ramp < 1 {
 		words = append(words, fmt.Sprintf("slow start at %.0f %%", 100*s.Ramp))
 	}
@@ -127,6 +135,18 @@ func printDaemonServer(w io.Writer, s api.Server, now time.Time) {
 		name += " " + s.Address
 	}
 	fmt.Fprintf(w, "  %s\t%s for %s\t%s\t%d active, %d inactive\t%s\n", name, s.State, ago(now, s.Since), weight, s.Active, s.Inactive, strings.Join(words, "; "))
+}
+
+func orderWords(drain, maintenance, weight *api.Order) (words []string) {
+	for _, o := range []struct {
+		word  string
+		order *api.Order
+	}{{"drain", drain}, {"maintenance", maintenance}, {"weight", weight}} {
+		if o.order != nil {
+			words = append(words, orderText(o.word, o.order))
+		}
+	}
+	return words
 }
 
 func orderText(word string, o *api.Order) string {

@@ -47,8 +47,8 @@ the time). ipvsadm -e leaves the health as it is: a server that is down stays
 down. A server is up when it is added, also by ipvsadm -R.
 
 With a daemon (imbang run) whose configuration names the server, --set is an order:
-it holds over reloads and restarts until imbang enable ends it. Health is then
-the daemon's, which sets it again.
+it holds over reloads and restarts until imbang enable ends it, also if it is given
+while the daemon is down. Health is then the daemon's, which sets it again.
 
 A server of a backend of layer 7 is named by --backend-server: of that, --set is always an
 order, and the weights are in imbang status.
@@ -90,7 +90,7 @@ changed.`,
 			case sets && set < 0:
 				return command.Usage(fmt.Errorf("--set %d: want a weight of 0 or more", set))
 			case sets:
-				if ordered, err := orderWeight(c.Context(), *w.key, *w.addr, set, reason); ordered || err != nil {
+				if ordered, err := orderWeight(c.Context(), c.ErrOrStderr(), *w.key, *w.addr, set, reason); ordered || err != nil {
 					return err
 				}
 				return onDirector(func(d *director.Director) error { return d.SetWeight(*w.key, *w.addr, set) })

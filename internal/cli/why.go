@@ -164,7 +164,7 @@ func printExplanation(w io.Writer, a *director.Explanation) error {
 		fmt.Fprintf(t, "  note\t%s\n", note)
 	}
 	for _, side := range a.Gone {
-		fmt.Fprintf(t, "  note\tthe %ss' device is gone that the director was attached to: %s\n", side, director.AttachAgain)
+		fmt.Fprintf(t, "  note\tthe %ss' device is gone that the director was attached to: imbang doctor has the remedy\n", side)
 	}
 	if !a.Attached && len(a.Gone) == 0 {
 		fmt.Fprintf(t, "  note\tthe director is attached to no device: no packet reaches it\n")

@@ -63,15 +63,20 @@ type Daemon struct {
 
 	// The loop's own.
 	core     *core.Core
-	applied  plan.Table                  // as the configuration had it
-	asserted plan.Table                  // what the daemon has made of it since
-	pending  bool                        // the configuration is not carried out whole yet
-	behind   map[model.ServiceKey]bool   // services whose last changes failed
-	deleted  map[operator.ServerID]bool  // servers that others deleted since
-	missing  map[model.ServiceKey]bool   // services that others deleted, or all of their servers
-	due      map[operator.ServiceID]bool // services whose first quorum_up has not run
-	added    map[config.Address]bool     // virtual addresses that the daemon added
-	retried  time.Time                   // the last time that failed changes were tried
+	applied  plan.Table                 // as the configuration had it
+	asserted plan.Table                 // what the daemon has made of it since
+	pending  bool                       // the configuration is not carried out whole yet
+	behind   map[model.ServiceKey]bool  // services whose last changes failed
+	deleted  map[operator.ServerID]bool // servers that others deleted since
+	// missing is what others deleted, and when the loop first saw that: servers, and, without an address of
+	// a server, services that have none.
+	missing map[operator.ServerID]time.Time
+	due     map[operator.ServiceID]bool // services whose first quorum_up has not run
+	added   map[config.Address]bool     // virtual addresses that the daemon added
+	// surplus: servers are kept that the configuration does not name, as they were too many to delete at the
+	// start; applied names them.
+	surplus  bool
+	retried  time.Time // the last time that failed changes were tried
 	table    table
 	seen     uint64 // the table's generation
 	unsaved  bool   // what checks found since the record was written

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/events"
+	"imbang/internal/daemon/place"
 	"imbang/internal/director"
 	"imbang/internal/host"
 	"imbang/internal/model"
@@ -127,7 +130,7 @@ func (d *Daemon) keepAddresses(c *config.Director) {
 			missing = append(missing, takenText(a, owner))
 			continue
 		}
-		if err := host.AddAddress(a.Device, a.Prefix); err != nil {
+		if err := host.AddKept(a.Device, a.Prefix); err != nil {
 			missing = append(missing, err.Error())
 			continue
 		}
@@ -145,9 +148,43 @@ func (d *Daemon) keepAddresses(c *config.Director) {
 	d.clear(alarmAddress)
 }
 
+// recallAddresses finds the virtual addresses that a daemon added: by their mark, and by the record, if
+// an earlier version added them.
+func (d *Daemon) recallAddresses(r record) error {
+	for _, a := range r.Added {
+		d.added[a] = true
+	}
+	return host.EachKept(func(dev string, p netip.Prefix) { d.added[config.Address{Device: dev, Prefix: p}] = true })
+}
+
+// DropAddresses deletes the virtual addresses that the daemon added, which runs no more. It returns those
+// that were deleted, one line each.
+func DropAddresses() (lines []string, err error) {
+	d := &Daemon{added: map[config.Address]bool{}}
+	if d.dir, err = place.Dir(); err != nil {
+		return nil, err
+	}
+	if err := d.recallAddresses(d.recall()); err != nil {
+		return nil, err
+	}
+	for _, a := range slices.SortedFunc(maps.Keys(d.added), config.Address.Compare) {
+		if has, _ := host.HasAddress(a.Device, a.Prefix.Addr()); !has {
+			continue
+		}
+		if err := host.DeleteAddress(a.Device, a.Prefix); err != nil {
+			return lines, err
+		}
+		lines = append(lines, fmt.Sprintf("deleted address %s on %s, which imbang run had added", a.Prefix, a.Device))
+	}
+	return lines, nil
+}
+
 // dropAddresses deletes the virtual addresses that the daemon added and that the
 // configuration does not name any more.
 func (d *Daemon) dropAddresses(c *config.Director) {
+	if d.surplus {
+		return // it may be of a service that is kept
+	}
 	for a := range d.added {
 		if c != nil && slices.Contains(c.Addresses, a) {
 			continue

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/pair"
 	"imbang/internal/model"
@@ -65,6 +66,48 @@ func TestMissingServices(t *testing.T) {
 	d.setMissing(nil)
 	if view := d.sees(); len(view.Undecided) != 0 || view.Services[services[0].Key.String()] != (pair.Seen{Total: 2}) {
 		t.Errorf("%+v", view)
+	}
+}
+
+// What is missing is so since it was deleted, not since it came up.
+func TestMissingSince(t *testing.T) {
+	d := newDaemon(t, twoServices)
+	for _, id := range checkIDs(d) {
+		d.core.Result(id, check.Result{OK: true}, time.Now().Add(-time.Hour))
+	}
+	web := d.core.Config.Services[0]
+	entry := func(n int) (s model.ServiceStatus) {
+		s.Service = web.Service
+		for _, one := range web.Servers[:n] {
+			s.Servers = append(s.Servers, model.ServerStatus{Server: one.Server})
+		}
+		return s
+	}
+	base := time.Now()
+	at := func(after time.Duration, table ...model.ServiceStatus) api.Service {
+		d.noteMissing(table, base.Add(after))
+		v := d.core.View()[0]
+		out := service(v, nil)
+		if len(table) > 0 {
+			out = service(v, &table[0])
+		}
+		d.dateMissing(&out, v)
+		return out
+	}
+	up := at(0, entry(2)).Since
+	one := at(time.Minute, entry(1))
+	if b := one.Servers[1]; b.State != stateMissing || !b.Since.Equal(base.Add(time.Minute)) || !one.Since.Equal(up) {
+		t.Errorf("b was deleted: %+v", one)
+	}
+	if b := at(2*time.Minute, entry(1)).Servers[1]; !b.Since.Equal(base.Add(time.Minute)) {
+		t.Errorf("later: %+v", b)
+	}
+	none := at(3 * time.Minute)
+	if !none.Missing || !none.Since.Equal(base.Add(3*time.Minute)) || !none.Servers[0].Since.Equal(none.Since) || !none.Servers[1].Since.Equal(base.Add(time.Minute)) {
+		t.Errorf("the service was deleted: %+v", none)
+	}
+	if back := at(4*time.Minute, entry(2)); !back.Since.Equal(up) || back.Servers[1].State == stateMissing {
+		t.Errorf("back: %+v", back)
 	}
 }
 

@@ -42,7 +42,11 @@ func (d *Daemon) order(by api.Caller, q api.OrderRequest) (*api.OrderReply, erro
 	order := operator.Order{By: by.Name, At: now, Reason: q.Reason}
 	ledger, states, texts := d.ledger.Copy(), make([]operator.State, len(ids)), make([]string, len(ids))
 	for i, id := range ids {
-		if states[i], texts[i], err = d.ordered(id, q, order); err != nil {
+		limit, err := deadline(q.Deadline, d.core.DrainDeadline(id))
+		if err == nil {
+			states[i], texts[i], err = ordered(d.core.Book[id], q, order, limit)
+		}
+		if err != nil {
 			return nil, api.Conflict(err)
 		}
 		ledger.Order(id, states[i], now)
@@ -78,19 +82,15 @@ func (d *Daemon) keepOrders(l *operator.Ledger) error {
 	return nil
 }
 
-// ordered is a server's state after a request, and what was ordered in words.
-func (d *Daemon) ordered(id operator.ServerID, q api.OrderRequest, order operator.Order) (s operator.State, text string, err error) {
-	s = d.core.Book[id]
+// ordered is a server's state after a request, and what was ordered in words. limit is how long
+// connections may continue while it drains; 0: for ever.
+func ordered(s operator.State, q api.OrderRequest, order operator.Order, limit time.Duration) (_ operator.State, text string, err error) {
 	switch q.Action {
 	case api.ActionDrain:
-		deadline, err := d.deadline(id, q.Deadline)
-		if err != nil {
-			return s, "", err
-		}
 		s.Drain, text = &operator.Drain{Order: order}, "drain"
-		if deadline > 0 {
-			s.Drain.Deadline = order.At.Add(deadline)
-			text += ", connections are reset after " + deadline.String()
+		if limit > 0 {
+			s.Drain.Deadline = order.At.Add(limit)
+			text += ", connections are reset after " + limit.String()
 		}
 	case api.ActionMaintenance:
 		s.Maintenance, text = &order, "maintenance: no new connections and no checks"
@@ -111,12 +111,12 @@ func (d *Daemon) ordered(id operator.ServerID, q api.OrderRequest, order operato
 }
 
 // deadline is the time after which draining resets connections; 0: never.
-func (d *Daemon) deadline(id operator.ServerID, asked *float64) (time.Duration, error) {
+func deadline(asked *float64, usual time.Duration) (time.Duration, error) {
 	if asked != nil {
 		if !(*asked >= 0) || *asked > math.MaxInt32 {
 			return 0, errors.New("the deadline is out of range: want seconds, 0 for never")
 		}
 		return time.Duration(*asked * float64(time.Second)), nil
 	}
-	return d.core.DrainDeadline(id), nil
+	return usual, nil
 }

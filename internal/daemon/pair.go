@@ -253,7 +253,11 @@ func (d *Daemon) sees() *pair.View {
 	for key, servers := range d.core.Unchecked() {
 		view.Services[key.String()] = pair.Seen{Up: servers, Total: servers}
 	}
-	for k := range d.missing {
+	for id := range d.missing {
+		if id.Server.IsValid() {
+			continue
+		}
+		k := id.Service
 		if seen, counts := view.Services[k.String()]; counts {
 			view.Services[k.String()] = pair.Seen{Total: seen.Total}
 			delete(open, k.String()) // whatever its checks find

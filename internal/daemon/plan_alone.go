@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 
 	"imbang/internal/daemon/api"
@@ -40,8 +41,8 @@ func PlanAlone(file, state string) (*api.Plan, error) {
 	}
 	defer d.table.close()
 	r := d.recall()
-	for _, a := range r.Added {
-		d.added[a] = true
+	if err := d.recallAddresses(r); err != nil {
+		return nil, err
 	}
 	id, o, err := d.observe()
 	if err != nil && !errors.Is(err, director.ErrNotLoaded) {
@@ -51,6 +52,16 @@ func PlanAlone(file, state string) (*api.Plan, error) {
 	if p == nil {
 		p = plan.Make(next.Wanted(), r.Applied, o)
 	}
-	_ = d.allowed(c, p, carry.LastConfig(d.layer7.dir), true) // it counts
-	return planned(p, d.hostChanges(c)), nil
+	refused := d.allowed(c, p, carry.LastConfig(d.layer7.dir), false)
+	if refused == nil {
+		return planned(p, d.hostChanges(c)), nil
+	}
+	what := "imbang run does not start"
+	if d.keepsSurplus(c, p, next) {
+		clear(d.added) // which stay, too
+		what = "imbang run keeps them at its start, unchecked"
+	}
+	reply := planned(p, d.hostChanges(c))
+	reply.Warnings = []string{fmt.Sprintf("%s: %v", what, refused)}
+	return reply, nil
 }

@@ -28,7 +28,9 @@ const alarmRecord = "record"
 // record is what the next daemon in this network namespace goes on with. It lies where
 // the machine's next start removes it, as that removes the table.
 type record struct {
-	Director string     `json:"director"` // director.Identity
+	Director string     `json:"director"`         // director.Identity
+	Config   string     `json:"config,omitempty"` // path of the configuration
+	State    string     `json:"state,omitempty"`  // Options.State, absolute
 	Applied  plan.Table `json:"applied"`
 	// Pending says that Applied may not be carried out whole: it names what the last
 	// configuration named, too, and all of it is compared with the table.
@@ -157,7 +159,7 @@ func (d *Daemon) save() {
 // remember writes it.
 func (d *Daemon) remember() error {
 	memory := d.core.Memory()
-	r := record{Applied: d.applied, Pending: d.pending, Lost: listOf(memory.Lost), Due: listOf(d.due), Added: slices.SortedFunc(maps.Keys(d.added), config.Address.Compare)}
+	r := record{Config: absolute(d.File), State: absolute(d.State), Applied: d.applied, Pending: d.pending, Lost: listOf(memory.Lost), Due: listOf(d.due), Added: slices.SortedFunc(maps.Keys(d.added), config.Address.Compare)}
 	for id := range d.deleted {
 		r.Deleted = append(r.Deleted, named{id.Service.String(), id.Server.String()})
 	}
@@ -178,6 +180,14 @@ func (d *Daemon) remember() error {
 		return fmt.Errorf("record of what was applied: %w", err)
 	}
 	return nil
+}
+
+// absolute is a path as any process finds it.
+func absolute(path string) string {
+	if whole, err := filepath.Abs(path); err == nil {
+		return whole
+	}
+	return path
 }
 
 // normal is a table as it is after being written and read: two are compared in this form.

@@ -34,8 +34,8 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 		return err
 	}
 	r := d.recall()
-	for _, a := range r.Added {
-		d.added[a] = true
+	if err := d.recallAddresses(r); err != nil {
+		return err
 	}
 	d.applied = r.Applied
 	if err := d.load(c); err != nil {
@@ -54,11 +54,15 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 	} else {
 		p.Named = r.Applied.Named()
 	}
-	if err := d.allowed(c, p, carry.LastConfig(d.layer7.dir), d.Force); err != nil {
-		return err
+	refused := d.allowed(c, p, carry.LastConfig(d.layer7.dir), d.Force)
+	if refused != nil && !d.keepsSurplus(c, p, next) {
+		return fmt.Errorf("%w. The daemon does not start: correct %s, or apply it once with imbang run --force", refused, d.File)
 	}
 	d.core, d.checkers, d.applied, d.due = next, checkers, r.Applied, services(r.Due)
 	d.enterDue(next.Begun.New)
+	if d.surplus {
+		d.raise(alarmMaxRemoved, fmt.Sprintf("%s no longer has %d of %d servers, more than daemon.max_removed: they stay in the table, and are not checked. imbang plan lists them, imbang reload --force deletes them", d.File, p.Removed, p.Named))
+	}
 	d.keepHost()
 	err = d.finish(p, nil, "start")
 	d.tell(next.Begun)
@@ -66,6 +70,31 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 		return nil // the alarm says so
 	}
 	return err
+}
+
+// alarmMaxRemoved is raised while servers stay in the table that a daemon found too many to delete when
+// it began.
+const alarmMaxRemoved = "max-removed"
+
+// keepsSurplus has a plan that deletes too many servers keep them, and their services and addresses, as
+// without a daemon no server would be checked. It does not if servers of layer 7 are among them: HAProxy
+// goes on with its configuration and checks without a daemon.
+func (d *Daemon) keepsSurplus(c *config.Config, p *plan.Plan, next *core.Core) bool {
+	if _, removed := l7.Removed(carry.LastConfig(d.layer7.dir), layer7Of(c)); removed > 0 {
+		return false
+	}
+	d.surplus = true
+	p.Keep(next.Wanted())
+	return true
+}
+
+// remaining is what leads from a table to the one that is wanted.
+func (d *Daemon) remaining(o plan.Observed) *plan.Plan {
+	p := plan.Make(d.core.Wanted(), d.applied, o)
+	if d.surplus {
+		p.Keep(d.core.Wanted())
+	}
+	return p
 }
 
 // beginning is what a daemon begins with: by the record, if that is of the same director,
@@ -223,7 +252,7 @@ func (d *Daemon) conclude(undone []*apply.Undone, of int) error {
 	var err error
 	if d.pending = len(texts) > 0; d.pending {
 		err = &incomplete{fmt.Errorf("%d of %d changes failed, and are tried again: %s", len(texts), of, texts[0])}
-	} else {
+	} else if !d.surplus {
 		d.applied = d.core.Configured()
 	}
 	d.applies(texts)
@@ -241,7 +270,7 @@ func (d *Daemon) tryAgain() {
 		d.raise(alarmDirector, err.Error())
 		return
 	}
-	p := plan.Make(d.core.Wanted(), d.applied, o)
+	p := d.remaining(o)
 	undone := d.carry(p.Changes)
 	d.asserted, d.seen = d.core.Wanted(), 0
 	if d.conclude(undone, len(p.Changes)) == nil {
@@ -314,6 +343,8 @@ func (d *Daemon) tryReload(n *candidate, force bool, by string) (*plan.Plan, []s
 		return nil, nil, err
 	}
 	host := d.hostChanges(c)
+	d.surplus = false
+	d.clear(alarmMaxRemoved)
 	d.core, d.checkers, d.deleted = next, checkers, map[operator.ServerID]bool{}
 	d.enterDue(out.New)
 	d.keepHost()

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -38,12 +37,8 @@ func (d *Daemon) Status() (s *api.Status, err error) {
 }
 
 func (d *Daemon) status() *api.Status {
-	file, err := filepath.Abs(d.File)
-	if err != nil {
-		file = d.File
-	}
 	s := &api.Status{
-		PID: os.Getpid(), Version: version.Version, Since: d.started, Config: file, Reloaded: d.reloaded,
+		PID: os.Getpid(), Version: version.Version, Since: d.started, Config: absolute(d.File), Reloaded: d.reloaded,
 		Services: []api.Service{}, Alarms: []api.Alarm{}, Drift: slices.Concat([]string{}, d.drift),
 	}
 	s.Synchronization, s.Replication, s.Pair = d.synchronization(), d.replication(), d.pairStatus(time.Now())
@@ -62,6 +57,8 @@ func (d *Daemon) status() *api.Status {
 	var services []model.ServiceStatus
 	if err := d.table.use(func(t *director.Director) (err error) { services, err = t.Services(); return err }); err != nil {
 		d.raise(alarmDirector, err.Error())
+	} else {
+		d.noteMissing(services, time.Now())
 	}
 	s.Proxy = d.proxyStatus()
 	for _, v := range d.core.View() {
@@ -70,11 +67,12 @@ func (d *Daemon) status() *api.Status {
 			continue
 		}
 		i := slices.IndexFunc(services, func(o model.ServiceStatus) bool { return o.Key == v.Key })
-		if i < 0 {
-			s.Services = append(s.Services, service(v, nil))
-		} else {
-			s.Services = append(s.Services, service(v, &services[i]))
+		one := service(v, nil)
+		if i >= 0 {
+			one = service(v, &services[i])
 		}
+		d.dateMissing(&one, v)
+		s.Services = append(s.Services, one)
 	}
 	return s
 }
@@ -108,18 +106,11 @@ func server(v core.ServerView, table *model.ServerStatus) api.Server {
 		s.Weight, s.Health, s.Effective, s.Active, s.Inactive = table.Weight, table.Health.String(), table.EffectiveWeight(), table.Active, table.Inactive
 		s.Ramp = table.Ramp
 	}
-	if o := v.Order.Drain; o != nil {
-		s.Since = o.At
-		s.Drain = order(o.Order)
-		s.Drain.Deadline = o.Deadline
-	}
-	if o := v.Order.Maintenance; o != nil {
-		s.Since = o.At
-		s.Maintenance = order(*o)
-	}
-	if o := v.Order.Weight; o != nil {
-		s.WeightOrder = order(o.Order)
-		s.WeightOrder.Weight = &o.Weight
+	s.Drain, s.Maintenance, s.WeightOrder = orders(v.Order)
+	for _, o := range []*api.Order{s.Drain, s.Maintenance} {
+		if o != nil {
+			s.Since = o.At
+		}
 	}
 	for _, c := range v.Checks {
 		s.Checks = append(s.Checks, api.Check{
@@ -130,7 +121,26 @@ func server(v core.ServerView, table *model.ServerStatus) api.Server {
 	return s
 }
 
+// orders are those of a server.
+func orders(s operator.State) (drain, maintenance, weight *api.Order) {
+	if s.Drain != nil {
+		drain = order(s.Drain.Order)
+		drain.Deadline = s.Drain.Deadline
+	}
+	if s.Maintenance != nil {
+		maintenance = order(*s.Maintenance)
+	}
+	if s.Weight != nil {
+		weight = order(s.Weight.Order)
+		weight.Weight = &s.Weight.Weight
+	}
+	return drain, maintenance, weight
+}
+
 func order(o operator.Order) *api.Order { return &api.Order{By: o.By, At: o.At, Reason: o.Reason} }
+
+// stateMissing is the state of a server that is not in the table.
+const stateMissing = "missing"
 
 // state is a server's state in one word.
 func state(v core.ServerView, table *model.ServerStatus) string {
@@ -142,7 +152,7 @@ func state(v core.ServerView, table *model.ServerStatus) string {
 	case !v.Up:
 		return "down"
 	case table == nil:
-		return "missing"
+		return stateMissing
 	case len(v.Checks) == 0:
 		return "unchecked"
 	}

@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"errors"
+	"time"
 
 	"imbang/internal/daemon/apply"
 	"imbang/internal/daemon/plan"
@@ -95,11 +96,12 @@ func (d *Daemon) look() {
 			d.seen = 0 // what is missing is the daemon's own, and not drift
 			return nil
 		}
-		d.setDrift(plan.Make(d.core.Wanted(), d.applied, o))
+		d.setDrift(d.remaining(o))
 		return nil
 	})
 	if errors.Is(err, director.ErrNotLoaded) {
-		d.missing, d.seen = missing(d.core.Wanted(), nil), 0
+		d.noteMissing(nil, time.Now())
+		d.seen = 0
 	}
 	if err != nil {
 		d.raise(alarmDirector, err.Error())

@@ -3,6 +3,7 @@
 package director
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -45,8 +46,8 @@ type Steered struct {
 // ErrNotSteered says that a connection to the server's own address is what the traffic
 // is like: the server is masqueraded or the director itself. It is also the error if the
 // address is of another family than the virtual one, for which there is no such
-// connection.
-var ErrNotSteered = errors.New("its traffic goes to its own address, or is of another address family")
+// connection, and while the table has no service of the family: no packet is forwarded then.
+var ErrNotSteered = errors.New("its traffic goes to its own address, or is of another address family, or of one without services")
 
 // Steering prepares the director for steered connections, which costs new connections
 // two look-ups from now on, until StopSteering.
@@ -100,6 +101,9 @@ func (s *Steering) Begin(c Steered) error {
 	if err != nil {
 		return err
 	}
+	if idle, err := s.idle(c.Remote.Addr()); err != nil || idle {
+		return cmp.Or(err, ErrNotSteered)
+	}
 	here := c.Local.Addr() == c.Remote.Addr()
 	routed := server.Forward == bpfobj.LbForwardFORWARD_ROUTE || server.Forward == bpfobj.LbForwardFORWARD_TUNNEL
 	if here || !routed || c.Remote.Addr().Is4() != c.Virtual.Addr().Is4() {
@@ -128,8 +132,9 @@ func (s *Steering) Begin(c Steered) error {
 }
 
 // Steered reports whether packets of a connection went that way. They do not where the
-// server is reached by a device that the director is not attached to. An error says that
-// it is not known, since the director is another one by now or does not steer any more.
+// server is reached by a device that the director is not attached to. The error is ErrNotSteered if the
+// table has no service of the family any more. Another one says that it is not known, since the
+// director is another one by now or does not steer any more.
 func (s *Steering) Steered(c Steered) (bool, error) {
 	out, _ := c.flows()
 	var flow bpfobj.LbCheckFlow
@@ -139,7 +144,23 @@ func (s *Steering) Steered(c Steered) (bool, error) {
 	if flow.Seen != 0 {
 		return true, nil
 	}
-	return false, s.current()
+	if err := s.current(); err != nil {
+		return false, err
+	}
+	if idle, err := s.idle(c.Remote.Addr()); err != nil || idle {
+		return false, cmp.Or(err, ErrNotSteered)
+	}
+	return false, nil
+}
+
+// idle reports whether the table has no service of an address's family: the programs leave its packets
+// to the stack then.
+func (s *Steering) idle(a netip.Addr) (bool, error) {
+	c, err := readConfig(s.config)
+	if a.Is4() {
+		return c.Settings.InUse4 == 0, err
+	}
+	return c.Settings.InUse6 == 0, err
 }
 
 // current is the error of a director that was removed, upgraded, or told to stop steering.

@@ -107,6 +107,7 @@ func TestSteeringRefuses(t *testing.T) {
 	r := newRig(t, small)
 	s := r.steering()
 	c := ipv4.checkOf(model.Server{Addr: serverAddr(0), Port: 80, Forward: model.Route}, 40000)
+	r.must(r.AddService(service(model.TCP, c.Virtual.String(), "wlc")))
 	own := c
 	own.Server.Addr = ipv4.own()
 	own.Remote = own.Server.AddrPort()
@@ -124,12 +125,36 @@ func TestSteeringRefuses(t *testing.T) {
 	}
 }
 
+// Without a service of its family a check goes to the server's own address, whenever the service is
+// deleted.
+func TestNotSteeredWithoutService(t *testing.T) {
+	r := newRig(t, small)
+	s := r.steering()
+	for _, f := range families { // that has a service does not matter to the next one
+		c := f.checkOf(model.Server{Addr: f.serverAddr(0), Port: 80, Forward: model.Route}, 40000)
+		if err := s.Begin(c); !errors.Is(err, ErrNotSteered) {
+			t.Errorf("%s: none: %v", f.name, err)
+		}
+		one := service(model.TCP, c.Virtual.String(), "wlc")
+		r.must(r.AddService(one), s.Begin(c))
+		if seen, err := s.Steered(c); seen || err != nil {
+			t.Errorf("%s: steered %t, %v", f.name, seen, err)
+		}
+		r.must(r.DeleteService(one.Key))
+		if seen, err := s.Steered(c); seen || !errors.Is(err, ErrNotSteered) {
+			t.Errorf("%s: deleted: steered %t, %v", f.name, seen, err)
+		}
+		r.must(r.AddService(one))
+	}
+}
+
 // Whether a connection was steered is known only as long as the director is the one that
 // was to steer it. The handle that it was opened by may be closed.
 func TestSteeringOutlivesItsHandle(t *testing.T) {
 	r := newRig(t, small)
 	s := r.steering()
 	c := ipv4.checkOf(model.Server{Addr: serverAddr(0), Port: 80, Forward: model.Route}, 40000)
+	r.must(r.AddService(service(model.TCP, c.Virtual.String(), "wlc")))
 	know := func(what string, want bool) {
 		t.Helper()
 		r.must(s.Begin(c))

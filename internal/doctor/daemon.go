@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"slices"
 	"time"
 
+	keeper "imbang/internal/daemon"
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/config"
 )
 
 // daemon is the reply of imbang run. Without status and error none runs.
@@ -39,6 +42,26 @@ func askDaemon() daemon {
 
 // runs reports whether there is a daemon, also one that does not answer.
 func (d daemon) runs() bool { return d.status != nil || d.err != nil }
+
+// missing is the configuration of services that no daemon keeps: that of the one that ended, else one
+// that the user names, or the usual one. "": a daemon runs, or none has services.
+func (d daemon) missing(file string) (string, error) {
+	if d.runs() {
+		return "", nil
+	}
+	left, err := keeper.LeftBehind()
+	if err != nil {
+		return "", err
+	}
+	file = cmp.Or(file, config.DefaultFile)
+	if left != nil {
+		return cmp.Or(left.Config, file), nil
+	}
+	if c, err := config.Load(file); err != nil || len(c.Services) == 0 {
+		return "", nil //nolint:nilerr // gatherVRRP reports it
+	}
+	return file, nil
+}
 
 // file is its configuration; "": not known.
 func (d daemon) file() string {

@@ -73,6 +73,7 @@ func Examine(f Facts) []Finding {
 			examineDevice(of(d.Name), f, d)
 		}
 		examineMTU(of("mtu"), f)
+		examineDaemon(of("daemon"), f)
 		examineServices(of("services"), f)
 		examineServers(of("servers"), f)
 		examineSockets(of("sockets"), f)

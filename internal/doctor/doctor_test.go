@@ -72,6 +72,14 @@ func TestExamine(t *testing.T) {
 		{"not loaded", func(f *Facts) { f.Loaded = false }, "warning director: none is loaded"},
 		{"not attached", func(f *Facts) { f.Attachments = nil }, "problem director: it is loaded, but on no device: imbang attach"},
 		{"server device gone", func(f *Facts) { f.Gone = []string{"server"} }, "problem director: the servers' device it was attached to is gone: imbang detach --keep-table && imbang attach"},
+		{"device gone under a daemon", func(f *Facts) {
+			f.Gone, f.Daemon, f.Attaches, f.DeviceAlarm = []string{"client"}, true, true, "there is no device ext0: the director is attached when there is"
+		}, "problem director: the clients' device it was attached to is gone; imbang run waits for it: there is no device ext0: the director is attached when there is: ip -br link"},
+		{"device gone under a daemon without one", func(f *Facts) { f.Gone, f.Daemon = []string{"client"}, true }, "is gone: imbang detach --keep-table --force && imbang attach --client-dev"},
+		{"XDP into the void under a daemon", func(f *Facts) {
+			inXDP(f, director.HookXDP)
+			f.Devices[0].NoXDP, f.Daemon, f.Attaches = "the peer sleeps", true, true
+		}, "(the peer sleeps): set director.mode to tc in the configuration of imbang run, then systemctl stop imbang && imbang detach --keep-table && systemctl start imbang"},
 		{"full", func(f *Facts) { f.Connections[0] = 1000 }, "problem director: the table of IPv4 connections is full (1000)"},
 		{"nearly full", func(f *Facts) { f.Connections[1] = 800 }, "warning director: 800 of 1000 IPv6 connections are in use"},
 		{"no forwarding", func(f *Facts) { f.IPv4Forwarding = false }, "sysctl -w net.ipv4.ip_forward=1"},
@@ -116,6 +124,9 @@ func TestExamine(t *testing.T) {
 		{"no services", func(f *Facts) { f.Services = nil }, "warning services: there are none"},
 		{"a service that was deleted beside the daemon", func(f *Facts) { f.Services, f.ServicesMissing = nil, true }, "problem services: the table lacks a service of the configuration that imbang run applied, or all of its servers, so clients are refused (imbang status names it): imbang reload"},
 		{"no server that is up", changed(func(s *Server) { s.Health = model.Down }), "problem services: 10.20.0.1:80/tcp has no server that takes connections"},
+		{"no daemon", func(f *Facts) { f.NoDaemon = "a.yaml" }, "warning daemon: imbang run does not run: the servers of a.yaml are not checked: systemctl start imbang"},
+		{"no daemon, and a server that is down", func(f *Facts) { f.NoDaemon, f.Services[0].Servers[0].Health = "a.yaml", model.Down }, "problem daemon: imbang run does not run: the servers of a.yaml are not checked, and those that are down stay down: systemctl start imbang"},
+		{"no daemon, and no server that is up", func(f *Facts) { f.NoDaemon, f.Services[0].Servers[0].Health = "a.yaml", model.Down }, "problem services: 10.20.0.1:80/tcp has no server that takes connections: systemctl start imbang"},
 		{"no usable server", changed(func(s *Server) { s.Weight = 0 }), "problem services: 10.20.0.1:80/tcp has no server that takes connections"},
 		{"address elsewhere", func(f *Facts) { f.Services[0].Route = host.UnicastRoute }, "only if it is routed here. Unless another director has it: ip address add 10.20.0.1/32 dev lo"},
 		{"address in a blackhole", func(f *Facts) { f.Services[0].Route = host.BlackholeRoute }, "warning services: 10.20.0.1 is no address of this machine: packets for it come only if it is routed here, and a route of type blackhole drops those for this machine itself, such as pings. Unless another director has it: ip address add 10.20.0.1/32 dev lo"},

@@ -37,7 +37,11 @@ func examineDirector(r report, f Facts) {
 		return
 	}
 	for _, side := range f.Gone {
-		r.problem(director.AttachAgain, "the %ss' device it was attached to is gone", side)
+		if f.DeviceAlarm != "" {
+			r.problem("ip -br link", "the %ss' device it was attached to is gone; imbang run waits for it: %s", side, f.DeviceAlarm)
+			continue
+		}
+		r.problem(f.attachAgain(""), "the %ss' device it was attached to is gone", side)
 	}
 	r.ok("it is attached in mode %s to %s", f.mode(), strings.Join(attachedTo(f), " and "))
 	for i, family := range []string{"IPv4", "IPv6"} {
@@ -157,7 +161,24 @@ func examineQueues(r report, f Facts, d Device) {
 	}
 }
 
-const attachTC = "imbang detach --keep-table && imbang attach --mode tc --client-dev DEV --server-dev DEV"
+// attachAgain is the command that attaches the director again, in a mode if one is named.
+func (f Facts) attachAgain(mode string) string {
+	if f.Attaches {
+		first := ""
+		if mode != "" {
+			first = "set director.mode to " + mode + " in the configuration of imbang run, then "
+		}
+		return first + "systemctl stop imbang && imbang detach --keep-table && systemctl start imbang"
+	}
+	text := director.AttachAgain
+	if mode != "" {
+		text = strings.Replace(text, "imbang attach", "imbang attach --mode "+mode, 1)
+	}
+	if f.Daemon {
+		text = strings.Replace(text, "--keep-table", "--keep-table --force", 1)
+	}
+	return text
+}
 
 func examineXDP(r report, f Facts, d Device) {
 	switch {
@@ -173,13 +194,13 @@ func examineXDP(r report, f Facts, d Device) {
 	case d.Tags.Hidden && d.Tags.VLAN != "":
 		remedy := "ethtool -K " + d.Name + " rxvlan off"
 		if d.Veth {
-			remedy = attachTC
+			remedy = f.attachAgain(string(director.ModeTC))
 		}
 		r.problem(remedy, "frames of its VLAN device %s are balanced as its own: XDP sees no VLAN tags", d.Tags.VLAN)
 	case f.xdp() == director.HookXDP && d.NoXDP != "":
-		r.problem(attachTC, "packets that XDP sends by it are lost (%s)", d.NoXDP)
+		r.problem(f.attachAgain(string(director.ModeTC)), "packets that XDP sends by it are lost (%s)", d.NoXDP)
 	case d.OtherMAC:
-		r.warn("imbang detach --keep-table && imbang attach ...", "its hardware address changed since attach: XDP leaves every packet to tc")
+		r.warn(f.attachAgain(""), "its hardware address changed since attach: XDP leaves every packet to tc")
 	}
 	if d.Veth {
 		r.ok("veth: packets whose checksum is unfinished are left to tc (at the other end: ethtool -K PEER tx off)")
@@ -228,6 +249,22 @@ func examineMTU(r report, f Facts) {
 	}
 }
 
+const startDaemon = "systemctl start imbang"
+
+func examineDaemon(r report, f Facts) {
+	if f.NoDaemon == "" {
+		return
+	}
+	down := slices.ContainsFunc(f.Services, func(s Service) bool {
+		return slices.ContainsFunc(s.Servers, func(one Server) bool { return one.Health == model.Down })
+	})
+	if down {
+		r.problem(startDaemon, "imbang run does not run: the servers of %s are not checked, and those that are down stay down", f.NoDaemon)
+		return
+	}
+	r.warn(startDaemon, "imbang run does not run: the servers of %s are not checked", f.NoDaemon)
+}
+
 func examineServices(r report, f Facts) {
 	if !f.Loaded {
 		return
@@ -240,17 +277,20 @@ func examineServices(r report, f Facts) {
 	if len(f.Services) == 0 {
 		return
 	}
-	without := 0
+	without, remedy := 0, "imbang ipvsadm -Ln"
+	if f.NoDaemon != "" {
+		remedy = startDaemon
+	}
 	for _, s := range f.Services {
 		if slices.ContainsFunc(s.Servers, usable) {
 			continue
 		}
 		if without++; without <= shown {
-			r.problem("imbang ipvsadm -Ln", "%s has no server that takes connections", s.Key)
+			r.problem(remedy, "%s has no server that takes connections", s.Key)
 		}
 	}
 	if without > shown {
-		r.problem("imbang ipvsadm -Ln", "and %d more have none", without-shown)
+		r.problem(remedy, "and %d more have none", without-shown)
 	}
 	own, others := f.addresses()
 	if f.Backup {

@@ -22,8 +22,12 @@ type Facts struct {
 	Capacity        uint32   // connections of a family
 	Connections     [2]uint64
 	Services        []Service
-	ServicesMissing bool // imbang run has the alarm service-missing
-	Backup          bool // a backup role of synchronization runs: the addresses may be another director's
+	ServicesMissing bool   // imbang run has the alarm service-missing
+	Daemon          bool   // imbang run runs: it refuses to have its director detached
+	Attaches        bool   // and attaches the director by itself
+	DeviceAlarm     string // the text of its alarm device
+	NoDaemon        string // configuration of services that imbang run does not keep, as it does not run
+	Backup          bool   // a backup role of synchronization runs: the addresses may be another director's
 
 	IPv4Forwarding, IPv6Forwarding bool // of the namespace
 	Conntrack                      bool // connection tracking is loaded

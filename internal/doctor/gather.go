@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/sync/running"
 	"imbang/internal/director"
@@ -68,6 +69,13 @@ func Gather(clientDev, serverDev, file string) (Facts, error) {
 	f.ServicesMissing = running.alarm("service-missing") != ""
 	proxy, err := askProxy()
 	if err != nil {
+		return f, err
+	}
+	f.Daemon, f.DeviceAlarm = running.runs(), running.alarm("device")
+	if c, err := config.Load(running.file()); err == nil {
+		f.Attaches = f.Daemon && c.Director != nil
+	}
+	if f.NoDaemon, err = running.missing(file); err != nil {
 		return f, err
 	}
 	used := cmp.Or(running.file(), proxy.file())

@@ -97,9 +97,9 @@ func (p *Proxy) examineProcess(r report) {
 	}
 	switch {
 	case p.Fallback:
-		r.problem("systemctl start imbang", "the lease of imbang run was lost: HAProxy checks the servers itself, with the weights and orders of before")
+		r.problem(startDaemon, "the lease of imbang run was lost: HAProxy checks the servers itself, with the weights and orders of before")
 	case p.NoDaemon:
-		r.warn("systemctl start imbang", "imbang run does not run: the servers of backends are not checked")
+		r.warn(startDaemon, "imbang run does not run: the servers of backends are not checked")
 	}
 }
 

@@ -331,9 +331,9 @@ type Service struct {
 // Server is a real server.
 type Server struct {
 	Name        string    `json:"name"`
-	Address     string    `json:"address"` // with port
-	State       string    `json:"state"`   // up, down, drain, maintenance, unchecked or missing
-	Since       time.Time `json:"since"`
+	Address     string    `json:"address"`   // with port
+	State       string    `json:"state"`     // up, down, drain, maintenance, unchecked or missing
+	Since       time.Time `json:"since"`     // of the state
 	Weight      int32     `json:"weight"`    // administrative
 	Health      string    `json:"health"`    // up, down or a share
 	Effective   int32     `json:"effective"` // what the scheduler goes by
@@ -370,6 +370,21 @@ type Order struct {
 	Weight   *int32    `json:"weight,omitempty"`
 }
 
+// Left is what a daemon left that does not run any more.
+type Left struct {
+	Config string      `json:"config,omitempty"` // path of its configuration
+	Orders []LeftOrder `json:"orders"`           // the next daemon begins with them
+}
+
+// LeftOrder is what is ordered of a server of the director.
+type LeftOrder struct {
+	Service     string `json:"service"` // key
+	Server      string `json:"server"`  // with port
+	Drain       *Order `json:"drain,omitempty"`
+	Maintenance *Order `json:"maintenance,omitempty"`
+	Weight      *Order `json:"weight,omitempty"`
+}
+
 // PlanRequest asks what applying a configuration would change.
 type PlanRequest struct {
 	File string `json:"file,omitempty"` // absolute path, for root only; default the daemon's
@@ -386,7 +401,7 @@ type Plan struct {
 	Summary string   `json:"summary"`
 	Named   int      `json:"named"`   // servers of the last configuration that are in the table
 	Removed int      `json:"removed"` // of these
-	// Warnings say what does not follow yet: HAProxy, of layer 7.
+	// Warnings say what does not follow yet, HAProxy of layer 7, and what a start would not delete.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -403,7 +418,7 @@ type OrderRequest struct {
 // OrderReply is what became of it.
 type OrderReply struct {
 	Servers  []Target `json:"servers"`
-	Warnings []string `json:"warnings,omitempty"` // services that no server is left for
+	Warnings []string `json:"warnings,omitempty"` // services that no server is left for, and orders that are not kept
 	Streams  []Stream `json:"streams,omitempty"`  // requests and connections of layer 7 that are still bound to the servers
 }
 

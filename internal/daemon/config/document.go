@@ -57,7 +57,7 @@ type timeoutsDoc struct {
 
 type daemonDoc struct {
 	Watch         bool       `yaml:"watch" jsonschema_description:"reload when the file or an included one changes, or another matches an include; default false: on SIGHUP and imbang reload"`
-	MaxRemoved    string     `yaml:"max_removed" jsonschema_description:"share of the servers that a reload removes at most without --force; default 50 %"`
+	MaxRemoved    string     `yaml:"max_removed" jsonschema_description:"share of the servers that a reload removes at most without --force; a start keeps them then; default 50 %"`
 	AuditInterval string     `yaml:"audit_interval" jsonschema_description:"time between audits of the tables; 0 s: none; default 5 min"`
 	ScriptUser    string     `yaml:"script_user" jsonschema_description:"user that script checks run as; default nobody"`
 	Mail          []string   `yaml:"mail" jsonschema_description:"command that gets each alarm, change of a server and restart of HAProxy as a mail message on its input, such as [/usr/sbin/sendmail, -t]"`

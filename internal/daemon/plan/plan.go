@@ -135,6 +135,13 @@ func Make(wanted, applied Table, observed Observed) *Plan {
 	return &p.Plan
 }
 
+// Keep leaves out the deletion of servers and services that the wanted table does not name.
+func (p *Plan) Keep(wanted Table) {
+	p.Changes = slices.DeleteFunc(p.Changes, func(c Change) bool {
+		return c.Kind == DeleteService || c.Kind == KeepService || c.Kind == DeleteServer && !names(find(wanted, c.Service.Key), c.Server.AddrPort())
+	})
+}
+
 // Named counts servers.
 func (t Table) Named() (n int) {
 	for i := range t.Services {

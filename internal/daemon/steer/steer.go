@@ -126,6 +126,9 @@ func (a *attempt) dial(ctx context.Context) (net.Conn, error) {
 	if a.begun {
 		var steered bool
 		steered, a.failure = a.steering.Steered(a.Steered)
+		if errors.Is(a.failure, director.ErrNotSteered) { // by now
+			steered, a.failure = true, nil
+		}
 		a.astray = !steered && (conn != nil || check.WasReset(err))
 	}
 	if a.begun && err == nil {

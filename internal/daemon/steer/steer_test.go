@@ -148,6 +148,7 @@ func TestDialNotSteered(t *testing.T) {
 		{"no room", &recorder{refuses: full}, true, 0, true, "are not made: " + full.Error()},
 		{"replaced", &recorder{unknown: director.ErrReplaced}, true, 1, true, "are not made: " + director.ErrReplaced.Error()},
 		{"replaced, refused", &recorder{unknown: director.ErrReplaced}, false, 0, true, "are not made: " + director.ErrReplaced.Error()},
+		{"its service was deleted", &recorder{unknown: director.ErrNotSteered}, true, 1, false, ""},
 		{"no director", nil, true, 0, true, "are not made: " + errNoDirector.Error()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
