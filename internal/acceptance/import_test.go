@@ -70,12 +70,6 @@ virtual=VIP:80
 			}
 			k.configure(o.stdout)
 			k.do("reload")
-			if n := ask(t, k.Cluster, 20, patience); n != 20 {
-				t.Errorf("%d of 20 requests answered", n)
-			}
-			if !one.checked {
-				return
-			}
 			up := func() (n int) {
 				for _, s := range k.status().Services[0].Servers {
 					if s.State == "up" {
@@ -83,6 +77,15 @@ virtual=VIP:80
 					}
 				}
 				return n
+			}
+			if one.checked { // servers of a ldirectord.cf begin down
+				k.await("both", func() bool { return up() == 2 })
+			}
+			if n := ask(t, k.Cluster, 20, patience); n != 20 {
+				t.Errorf("%d of 20 requests answered", n)
+			}
+			if !one.checked {
+				return
 			}
 			for i := range 2 {
 				k.kill(i)

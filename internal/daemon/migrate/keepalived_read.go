@@ -126,16 +126,24 @@ func (c *confReader) line(at place, text string, depth int) error {
 	if depth > maxNested {
 		return fmt.Errorf("definitions or sequences more than %d deep: does one stand for itself?", maxNested)
 	}
-	if c.lines++; c.lines > maxLines {
-		return fmt.Errorf("more than %d lines, with those that includes and sequences make", maxLines)
-	}
-	if c.lines%1024 == 0 && c.Err() != nil {
-		return c.Err()
-	}
 	if text == "" {
 		return nil
 	}
+	if err := c.count(); err != nil {
+		return err
+	}
 	return c.part(at, text, depth)
+}
+
+// count counts a line.
+func (c *confReader) count() error {
+	if c.lines++; c.lines > maxLines {
+		return fmt.Errorf("more than %d lines, with those that includes and sequences make", maxLines)
+	}
+	if c.lines%1024 == 0 {
+		return c.Err()
+	}
+	return nil
 }
 
 // part takes in a line, or what is behind a brace of it.

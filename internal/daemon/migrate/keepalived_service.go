@@ -30,6 +30,9 @@ func (k *keepalived) virtual(s *statement) {
 	if v.servers == nil {
 		k.lose(s.place, s.text(), serverless)
 	}
+	if s.word(1) == "fwmark" && v.family == "" && sixOf(v.servers) {
+		v.family = "inet6"
+	}
 	if v.sorryServer != nil {
 		v.sorry = v.sorryServer
 		v.sorry.forwarded(v.forward, v.sorryForward)

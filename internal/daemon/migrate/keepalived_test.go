@@ -118,7 +118,8 @@ func TestKeepalivedVirtual(t *testing.T) {
 			"x:4: real_server 2001:db8::1 80: of another address family", "2001:db8::2"}, []string{`"[2001:db8::1]:80"`}},
 		{"family of the first server of a mark", "virtual_server fwmark 5 {\nquorum 2\nreal_server 2001:db8::1 80 {\n}\n" + real1 + "}", []string{
 			"mark: 5\n    family: ipv6", "x:5: real_server 10.0.1.1 80: of another address family", "quorum 2: more than the sum of the weights: 1"}, []string{"10.0.1.1:80\""}},
-		{"family of a mark by tunnel", "virtual_server fwmark 5 {\nlvs_method TUN\nreal_server 2001:db8::1 {\n}\n}", []string{"mark: 5", "2001:db8::1"}, []string{"family: ipv6", "Not carried"}},
+		{"family of the servers of a mark by tunnel", "virtual_server fwmark 5 {\nlvs_method TUN\nreal_server 2001:db8::1 {\n}\n}", []string{"mark: 5\n    family: ipv6", "2001:db8::1"}, []string{"Not carried"}},
+		{"families of the servers of a mark by tunnel", "virtual_server fwmark 5 {\nlvs_method TUN\nreal_server 2001:db8::1 {\n}\nreal_server 10.0.1.1 {\n}\n}", []string{"2001:db8::1", "10.0.1.1"}, []string{"family: ipv6", "Not carried"}},
 		{"family of a mark below its server", "virtual_server fwmark 5 {\n" + real1 + "ip_family inet6\n}", []string{
 			`{address: "10.0.1.1:80"`, "x:4: ip_family inet6: the family is inet by the address or by a line before: left out, as by keepalived"}, []string{"family: ipv6"}},
 		{"other family above a tunnel", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nreal_server 2001:db8::1 80 {\n}\nlvs_method TUN\nreal_server 2001:db8::2 80 {\n}\n}", []string{

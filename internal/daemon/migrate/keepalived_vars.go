@@ -206,6 +206,11 @@ func (c *confReader) sequence(at place, text string, depth int) error {
 		for i, name := range one.names {
 			c.defs[name] = definition{value: one.values[i]}
 		}
+		if rest == "" {
+			if err := c.count(); err != nil {
+				return err
+			}
+		}
 		if err := c.line(at, rest, depth+1); err != nil {
 			return err
 		}

@@ -98,7 +98,7 @@ func TestLdirectordLists(t *testing.T) {
 		{"unknown", "checktimeouts=5\n" + v + real, []string{"x:1: checktimeouts=5: ldirectord refuses it: there is no such directive; left out"}, nil},
 		{"blanks behind", "quiescent=yes \n" + v + real, []string{"x:1: quiescent=yes: ldirectord refuses it: nothing may be behind yes or no; read as yes"}, []string{"on_failure"}},
 		{"numbers as Perl's", "checkinterval=40 seconds\nfailurecount=-2\n" + v + real, []string{"interval: 40 s", "fall: 2"}, []string{"x:1: checkinterval", "x:2:"}},
-		{"zero", "checkinterval=0\n" + v + real, []string{"x:1: checkinterval=0: want a number above 0: left out", "start_spread: 10 s"}, nil},
+		{"zero", "checkinterval=0\n" + v + real, []string{"x:1: checkinterval=0: want a number above 0: left out", "longer than the interval of 10 s"}, nil},
 		{"count", "failurecount=1001\n" + v + real, []string{"x:1: failurecount=1001: the most is 1000, which is written", "fall: 1000"}, nil},
 		{"persistence", v + real + "\tpersistent=2678401\n", []string{"x:3: persistent=2678401: the most is 2678400, which is written", "persistence: 2678400 s"}, nil},
 		{"no port", "virtual=10.0.0.1\n" + real, []string{"x:1: virtual=10.0.0.1: without a port ldirectord reads the mark 10, as here", "mark: 10"}, nil},
@@ -116,7 +116,7 @@ func TestLdirectordLists(t *testing.T) {
 		{"command", "fallbackcommand=/bin/x\n" + v + real, []string{"x:1: fallbackcommand=/bin/x: use quorum_down and quorum_up of the service"}, nil},
 		{"lines of Windows", "quiescent=yes\r\n\r\nvirtual=10.0.0.1:80\r\n\treal=10.0.1.1:80 masq 2\r\n", []string{"weight: 2"}, []string{"refuses", "on_failure"}},
 		{"timeout above the interval", "checktimeout=3\ncheckinterval=1\n" + v + real, []string{"interval: 3 s", "timeout: 3 s", "start_spread: 1 s", "x:3: timeout of 3 s: longer than the interval of 1 s"}, nil},
-		{"defaults", v + real, []string{"interval: 30 s", "timeout: 30 s", "start_spread: 10 s"}, nil},
+		{"defaults", v + real, []string{"interval: 30 s", "timeout: 30 s", "longer than the interval of 10 s"}, nil},
 	} {
 		one.run(t, one.text)
 	}

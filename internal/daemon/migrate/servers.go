@@ -5,6 +5,7 @@ package migrate
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"imbang/internal/model"
@@ -121,4 +122,9 @@ func (r *Result) fits(of *service, s *server) bool {
 		s.lower = 0
 	}
 	return true
+}
+
+// sixOf reports whether a service of a mark is of IPv6, if nothing says it: its servers are.
+func sixOf(servers []server) bool {
+	return len(servers) > 0 && !slices.ContainsFunc(servers, func(s server) bool { return s.addr.Is4() })
 }
