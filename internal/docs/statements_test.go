@@ -185,3 +185,36 @@ func TestWeightZeroIsNotDraining(t *testing.T) {
 		t.Errorf("%d statements", found)
 	}
 }
+
+// Stored figures are older than the code: the text beside them has the day of the run, and says so.
+func TestStoredFiguresAreDated(t *testing.T) {
+	day := func(file string) string {
+		m := regexp.MustCompile(`"date":\s*"(\d{4}-\d\d-\d\d)T`).FindStringSubmatch(read(t, file))
+		if m == nil {
+			t.Fatalf("%s has no date", file)
+		}
+		return m[1]
+	}
+	path := regexp.MustCompile("`imbang bench path`, series \\d+, ([0-9-]+),").FindStringSubmatch(read(t, "docs/performance.md"))
+	if path == nil {
+		t.Fatal("docs/performance.md has no date of bench path")
+	}
+	const some = `\d{4}-\d\d-\d\d`
+	for _, one := range []struct{ page, above, day string }{
+		{"README.md", "| ratio to | new connections |", path[1]},
+		{"README.md", "| cost of a packet |", some},
+		{"docs/packet-cost.md", "## Beside other forwarders", some},
+		{"docs/daemon-performance.md", "## Detection", day("docs/bench/daemon.json")},
+		{"docs/layer7-performance.md", "## The rendered configuration", day("docs/bench/layer7.json")},
+		{"docs/sync-performance.md", "## Method", day("docs/bench/sync.json")},
+		{"docs/studies.md", "| study | question |", some},
+		{"docs/kernels.md", "| suite of `make check-6.1` |", some},
+	} {
+		text, _, found := strings.Cut(read(t, one.page), one.above)
+		text = strings.Join(strings.Fields(text), " ")
+		text = text[max(0, len(text)-1200):]
+		if !found || !regexp.MustCompile(one.day+`[^.:]* an earlier build`).MatchString(text) {
+			t.Errorf("%s: above %q want %s, and that the figures are of an earlier build", one.page, one.above, one.day)
+		}
+	}
+}
