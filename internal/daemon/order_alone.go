@@ -24,8 +24,8 @@ import (
 // ErrUnknownAlone says that neither the table nor the last daemon's configuration has a server.
 var ErrUnknownAlone = errors.New("no service has a server of that address, and no daemon runs that knows names (imbang ipvsadm -Ln lists all)")
 
-// lone is a server that an order without a daemon is about.
-type lone struct {
+// target is a server that an order without a daemon is about.
+type target struct {
 	operator.ServerID
 	there      bool         // in the table
 	configured *plan.Server // by the last daemon's configuration; nil: not
@@ -57,7 +57,7 @@ func OrderAlone(q api.OrderRequest) (reply *api.OrderReply, err error) {
 	if err != nil {
 		return nil, err
 	}
-	list := lonely(q, table, r.Applied)
+	list := targets(q, table, r.Applied)
 	if len(list) == 0 {
 		return nil, fmt.Errorf("server %q: %w", q.Server, ErrUnknownAlone)
 	}
@@ -72,9 +72,9 @@ func OrderAlone(q api.OrderRequest) (reply *api.OrderReply, err error) {
 	return reply, d.orderAlone(t, q, list)
 }
 
-// lonely are the servers that a request means: those of the table, and those that a configuration
+// targets are the servers that a request means: those of the table, and those that a configuration
 // names and that are not there, as they failed.
-func lonely(q api.OrderRequest, table []model.ServiceStatus, applied plan.Table) (list []lone) {
+func targets(q api.OrderRequest, table []model.ServiceStatus, applied plan.Table) (list []target) {
 	means := func(k model.ServiceKey, at netip.AddrPort) bool {
 		of := q.Service == "" || q.Service == k.String() || q.Service == netip.AddrPortFrom(k.Addr, k.Port).String()
 		return of && (q.Server == at.String() || q.Server == at.Addr().String())
@@ -82,7 +82,7 @@ func lonely(q api.OrderRequest, table []model.ServiceStatus, applied plan.Table)
 	for _, s := range table {
 		for _, one := range s.Servers {
 			if means(s.Key, one.AddrPort()) {
-				list = append(list, lone{ServerID: serverID(s.Key, one.AddrPort()), there: true})
+				list = append(list, target{ServerID: serverID(s.Key, one.AddrPort()), there: true})
 			}
 		}
 	}
@@ -93,10 +93,10 @@ func lonely(q api.OrderRequest, table []model.ServiceStatus, applied plan.Table)
 				continue
 			}
 			id := serverID(s.Key, one.AddrPort())
-			at := slices.IndexFunc(list, func(l lone) bool { return l.ServerID == id })
+			at := slices.IndexFunc(list, func(l target) bool { return l.ServerID == id })
 			if at < 0 {
 				at = len(list)
-				list = append(list, lone{ServerID: id})
+				list = append(list, target{ServerID: id})
 			}
 			list[at].configured = one
 		}
@@ -105,7 +105,7 @@ func lonely(q api.OrderRequest, table []model.ServiceStatus, applied plan.Table)
 }
 
 // orderAlone writes the orders, and then has the table follow: all of it or nothing.
-func (d *Daemon) orderAlone(t *director.Director, q api.OrderRequest, list []lone) error {
+func (d *Daemon) orderAlone(t *director.Director, q api.OrderRequest, list []target) error {
 	before, err := operator.Load(d.bookFile())
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (d *Daemon) orderAlone(t *director.Director, q api.OrderRequest, list []lon
 }
 
 // orderTable has the table follow an order. What was ordered before is in the book.
-func orderTable(t *director.Director, q api.OrderRequest, limit time.Duration, list []lone, book operator.Book) (err error) {
+func orderTable(t *director.Director, q api.OrderRequest, limit time.Duration, list []target, book operator.Book) (err error) {
 	for _, one := range list {
 		k, at := one.Service.Key, one.Server
 		switch {
