@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -90,14 +93,14 @@ func (in instance) sweepOne(dir string) bool {
 		return false
 	}
 	text, err := os.ReadFile(name)
-	if err != nil || (!unfinished && in.lives(string(text))) || removePins(dir) != nil {
+	own := filepath.Join(in.base(), "bpf", cookie)
+	if err != nil || (!unfinished && (attachedElsewhere(own) || attachedElsewhere(own+nextSuffix) || lives(string(text)))) || removePins(dir) != nil {
 		return false
 	}
 	if unfinished {
 		return true
 	}
 	// The lock goes with the last of them: without it neither could be removed.
-	own := filepath.Join(in.base(), "bpf", cookie)
 	if removePins(own+nextSuffix) != nil || removePins(own) != nil {
 		return false
 	}
@@ -105,26 +108,61 @@ func (in instance) sweepOne(dir string) bool {
 	return true
 }
 
-// lives reports whether a network namespace, by its inode number, has a
-// process in it or a name. It is taken for alive when that is unknown.
-func (in instance) lives(inode string) bool {
+// lives reports whether a network namespace, by its inode number, has a thread in it, a descriptor,
+// or a name in the mount namespace of any process. It is taken for alive when that is unknown.
+func lives(inode string) bool {
 	if inode == "" {
 		return true
 	}
-	mark := "net:[" + inode + "]"
-	spaces, err := filepath.Glob("/proc/[0-9]*/ns/net")
+	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return true
 	}
-	for _, path := range spaces {
-		if ns, err := os.Readlink(path); err == nil && ns == mark {
+	mark := "net:[" + inode + "]"
+	in := func(path string) bool { to, err := os.Readlink(path); return err == nil && to == mark }
+	open := func(path string) bool {
+		text, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(text), "ino:\t"+inode+"\n")
+	}
+	read := map[string]bool{} // the mounts of a mount namespace
+	for _, process := range processes {
+		threads, _ := filepath.Glob(process + "/task/*/ns/net")
+		files, _ := filepath.Glob(process + "/fdinfo/*")
+		if slices.ContainsFunc(threads, in) || slices.ContainsFunc(files, open) {
 			return true
 		}
+		space, err := os.Readlink(process + "/ns/mnt")
+		if err != nil || read[space] {
+			continue
+		}
+		mounts, err := os.ReadFile(process + "/mountinfo")
+		if strings.Contains(string(mounts), mark) {
+			return true
+		}
+		read[space] = err == nil
 	}
-	process := "self"
-	if in.home != 0 {
-		process = strconv.Itoa(in.home)
-	}
-	mounts, err := os.ReadFile(filepath.Join("/proc", process, "mountinfo"))
-	return err != nil || strings.Contains(string(mounts), mark)
+	return false
+}
+
+// attachedElsewhere reports whether a device is left that a director is attached to by tcx. A
+// device of a namespace that is gone may have returned to this one, with its programs: it is no
+// sign of life.
+func attachedElsewhere(dir string) bool {
+	pins, _ := filepath.Glob(filepath.Join(dir, linkPrefix+"*"))
+	return slices.ContainsFunc(pins, func(pin string) bool {
+		l, err := link.LoadPinnedLink(pin, nil)
+		if err != nil {
+			return false
+		}
+		defer l.Close()
+		info, err := l.Info()
+		if err != nil || info.TCX() == nil || info.TCX().Ifindex == 0 {
+			return false
+		}
+		here, err := link.QueryPrograms(link.QueryOptions{Target: int(info.TCX().Ifindex), Attach: ebpf.AttachType(info.TCX().AttachType)})
+		return err != nil || !slices.ContainsFunc(here.Programs, func(p link.AttachedProgram) bool {
+			id, ok := p.LinkID()
+			return ok && id == info.ID
+		})
+	})
 }

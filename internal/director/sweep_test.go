@@ -4,10 +4,18 @@ package director
 
 import (
 	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"imbang/internal/testenv"
 )
 
 // What an upgrade that was killed left goes with the director of a network namespace that
@@ -35,4 +43,73 @@ func TestSweepInterruptedUpgrade(t *testing.T) {
 		t.Errorf("left: %q", left)
 		r.must(removePins(in.dir() + nextSuffix))
 	}
+}
+
+// A network namespace lives as long as a descriptor of it, or its name in any mount namespace.
+func TestLives(t *testing.T) {
+	testenv.Root(t)
+	inode := func(path string) string {
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil {
+			t.Fatal(err)
+		}
+		return strconv.FormatUint(st.Ino, 10)
+	}
+	name := filepath.Join(t.TempDir(), "ns")
+	hidden := exec.Command("unshare", "--mount", "sh", "-ec", `touch "$1" && unshare --net="$1" true && echo made && cat >/dev/null`, "sh", name)
+	end, err := hidden.StdinPipe()
+	made, err2 := hidden.StdoutPipe()
+	if err := errors.Join(err, err2, hidden.Start()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(made, make([]byte, len("made\n"))); err != nil {
+		t.Fatal(err)
+	}
+	number := inode("/proc/" + strconv.Itoa(hidden.Process.Pid) + "/root" + name)
+	if !lives(number) {
+		t.Error("a name in another mount namespace is no sign of life")
+	}
+	descriptor, err := os.Open("/proc/" + strconv.Itoa(hidden.Process.Pid) + "/root" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(end.Close(), hidden.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if !lives(number) {
+		t.Error("a descriptor is no sign of life")
+	}
+	if err := descriptor.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if lives(number) {
+		t.Error("a namespace that is gone lives")
+	}
+}
+
+// A director whose devices are there is not removed, although nothing else of its namespace is
+// seen, unless they came back to this one.
+func TestSweepKeepsAttached(t *testing.T) {
+	r := newRig(t, small)
+	err := r.attach(clientDev, serverDev, HookTCX)
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skip(err)
+	}
+	r.must(err)
+	in := r.instance()
+	r.must(os.WriteFile(filepath.Join(in.base(), filepath.Base(in.dir())+".lock"), []byte("1"), 0o600)) // of a namespace that is no more
+	// Beside the director and its upgrade, which may have been killed.
+	r.must(os.Mkdir(in.dir()+nextSuffix, 0o700))
+	for _, dir := range []string{in.dir(), in.dir() + nextSuffix} {
+		if in.sweepOne(dir) {
+			t.Fatalf("%s was removed", dir)
+		}
+	}
+	r.must(r.ns.Do(func() error {
+		if !in.sweepOne(in.dir()) {
+			t.Error("it is not removed where its devices are")
+		}
+		return nil
+	}))
+	r.gone = true
 }

@@ -192,6 +192,7 @@ func planMap(name string, cur *pinnedBuild, want *ebpf.MapSpec) (MapPlan, error)
 	}
 	switch rule {
 	case renew:
+		m.Differences = nil // it begins empty, whatever its layout was
 	case adopt:
 		m.Disposition = Adopted
 	case convert:

@@ -181,6 +181,9 @@ func TestUpgradePlan(t *testing.T) {
 			}
 			got := map[Disposition][]string{}
 			for _, m := range plan.Maps {
+				if m.Disposition == Renewed && m.Name != reasonsMap && m.Differences != nil {
+					t.Errorf("%s begins empty, and lists %q", m.Name, m.Differences)
+				}
 				if m.Disposition != Kept && policies[m.Name] != own {
 					got[m.Disposition] = append(got[m.Disposition], m.Name)
 				}

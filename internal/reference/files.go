@@ -174,7 +174,7 @@ in the mount namespace of the machine: ` + "`ip netns exec`" + ` mounts a new ` 
 | ` + "`imbang detach --keep-table`" + ` | programs are detached; services and connections stay |
 | ` + "`imbang upgrade`" + ` | services, connections, counters and settings stay; column "upgrade" [below](#bpf-maps) |
 | ` + "`imbang detach`" + ` | everything is removed |
-| removal of the network namespace | the next ` + "`imbang`" + ` command in any namespace removes what is left |
+| removal of the network namespace | the next ` + "`imbang detach`" + ` in any namespace removes what is left |
 | restart of the machine | everything is lost: save the table with ` + "`ipvsadm -Sn`" + ` |
 
 `

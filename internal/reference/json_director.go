@@ -73,7 +73,7 @@ var directorFieldTexts = map[string]string{
 	"director.Build.object":                "fingerprint of the compiled data plane",
 	"director.MapPlan.name":                "name of the map",
 	"director.MapPlan.disposition":         "`kept`, `converted`, `adopted`, `renewed` or `gone`; see [files and maps](../files.md#bpf-maps)",
-	"director.MapPlan.differences":         "differences of the layouts",
+	"director.MapPlan.differences":         "differences of the layouts, unless the table begins empty",
 	"director.Explanation.protocol":        "`tcp`, `udp` or `sctp`",
 	"director.Explanation.client":          "client of the question",
 	"director.Explanation.virtual":         "virtual address and port of the question",

@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
 	"imbang/internal/cli"
+	"imbang/internal/ipvsadm"
 	labcli "imbang/internal/lab/cli"
 	"imbang/internal/version"
 )
@@ -33,6 +35,7 @@ func write(dir string) error {
 	var errs []error
 	for _, root := range []*cobra.Command{cli.Command(), labcli.Command()} {
 		root.DisableAutoGenTag = true
+		prepare(root)
 		head := &doc.GenManHeader{Section: "8", Source: "imbang " + version.Version, Manual: "imbang"}
 		man := filepath.Join(dir, "man8")
 		errs = append(errs, os.MkdirAll(man, 0o755), doc.GenManTree(root, head, man))
@@ -45,4 +48,39 @@ func write(dir string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// prepare makes the descriptions of a command and of those below it what the generator reads,
+// Markdown, and gives ipvsadm, which is no command of cobra's, a page.
+func prepare(c *cobra.Command) {
+	if c.Name() == "ipvsadm" {
+		var help strings.Builder
+		ipvsadm.Run([]string{"--help"}, nil, &help, &help, nil, nil)
+		c.Long += "\n\n  " + strings.ReplaceAll(strings.TrimSpace(help.String()), "\n", "\n  ")
+		c.Run = func(*cobra.Command, []string) {}
+	}
+	c.Long = markdown(c.Long)
+	for _, sub := range c.Commands() {
+		prepare(sub)
+	}
+}
+
+// markdown turns indented lines into blocks, which keep their lines and their indent.
+func markdown(text string) string {
+	lines := strings.Split(text, "\n")
+	inside := false
+	for i, line := range lines {
+		switch indented := strings.HasPrefix(line, "  "); {
+		case indented && !inside:
+			lines[i] = "\n    " + line
+		case indented:
+			lines[i] = "    " + line
+		case inside && line != "":
+			lines[i] = "\n" + line
+		}
+		if line != "" {
+			inside = strings.HasPrefix(line, "  ")
+		}
+	}
+	return strings.Join(lines, "\n")
 }
