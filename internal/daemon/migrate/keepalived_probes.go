@@ -139,7 +139,7 @@ var scriptKeys = map[string]keyword[*checking]{
 		func(c *checking, n int64) { c.script.timeout = time.Duration(n) * time.Second }),
 	"misc_dynamic": func(k *keepalived, c *checking, s *statement) {
 		c.script.dynamic = true
-		k.lose(s.place, s.text(), "an exit status sets a share of the server's weight, which is %[1]d, so as to be status - 2, as in keepalived; until the first status from 2 to 255 it is %[1]d, not %[2]d: if the script has none, write weight: %[2]d", dynamicWeight, c.of.server.weight)
+		k.lose(s.place, s.text(), "the server's weight is %[1]d, so that an exit status sets it to status - 2, as in keepalived; until the first status from 2 to 255 it is %[1]d, not %[2]d: if the script has none, write weight: %[2]d", dynamicWeight, c.of.server.weight)
 	},
 	"user": func(k *keepalived, c *checking, s *statement) { c.script.user = k.user(s) },
 }
