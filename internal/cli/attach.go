@@ -106,6 +106,8 @@ forwarders do: its queueing discipline, egress filters and captures see them.`,
 	}
 	c.Flags().StringVar(&client, "client-dev", "", "device that clients' packets come in by")
 	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' replies come in by")
+	_ = c.RegisterFlagCompletionFunc("client-dev", completeDevices)
+	_ = c.RegisterFlagCompletionFunc("server-dev", completeDevices)
 	c.Flags().StringVar(&hook, "hook", string(director.HookAuto), "where to attach: tcx, clsact, or auto for tcx where the kernel has it")
 	_ = c.RegisterFlagCompletionFunc("hook", cobra.FixedCompletions([]string{"auto", "tcx", "clsact"}, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().StringVar(&redirect, "redirect", redirectPeer, "last step of packets to veth pairs into other network namespaces: peer, at once to the other end, or device, through the device")

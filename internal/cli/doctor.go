@@ -73,5 +73,7 @@ The exit status is 0 if every finding is ok and 1 if there is a warning or a pro
 	c.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`, for its services and its sections vrrp and listeners; default that of the process that runs: imbang vrrp for vrrp, imbang run or imbang proxy for the others; else "+config.DefaultFile+" if it exists")
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
+	_ = c.RegisterFlagCompletionFunc("client-dev", completeDevices)
+	_ = c.RegisterFlagCompletionFunc("server-dev", completeDevices)
 	return c
 }

@@ -14,7 +14,11 @@ import (
 
 // printLayer7 is HAProxy and its listeners; backends are printed as services are.
 func printLayer7(w io.Writer, p *api.Proxy, now time.Time) {
-	fmt.Fprintf(w, "\nHAProxy %s\t%s\t%d starts, %d reloads\n", p.Version, p.State, p.Starts, p.Reloads)
+	if p.State == "none" { // its supervisor alone knows the counts, and whether HAProxy runs
+		fmt.Fprintf(w, "\nHAProxy %s\timbang proxy does not run\n", p.Version)
+	} else {
+		fmt.Fprintf(w, "\nHAProxy %s\t%s\t%d starts, %d reloads\n", p.Version, p.State, p.Starts, p.Reloads)
+	}
 	if p.Error != "" { // the alarm leaves out what HAProxy says
 		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(p.Error, "\n", "\n  "))
 	}

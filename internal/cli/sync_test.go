@@ -142,7 +142,7 @@ func TestSyncArgs(t *testing.T) {
 
 func TestSyncUsage(t *testing.T) {
 	for line, want := range map[string]string{
-		"sync":                        "accepts 1 arg(s), received 0",
+		"sync":                        "accepts 1 arg(s), received 0: imbang sync master|backup|pair ",
 		"sync slave -i lo":            `unknown role "slave": want master, backup or pair`,
 		"sync master":                 "requires --interface",
 		"sync master -i lo --log xml": `unknown value "xml" of --log`,

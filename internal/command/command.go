@@ -149,6 +149,9 @@ func wrapArgs(c *cobra.Command) {
 			err = together(c.ValidateFlagGroups())
 		}
 		if err != nil {
+			if strings.Contains(err.Error(), "arg(s)") { // cobra's, which does not say what they are
+				err = fmt.Errorf("%w: %s", err, c.UseLine())
+			}
 			return Usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
 		}
 		return nil

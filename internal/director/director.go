@@ -29,9 +29,9 @@ import (
 // Sizes bounds a director's tables; zero means the default. They are fixed
 // when the director is made.
 type Sizes struct {
-	Services    uint32
-	Servers     uint32 // of all services together
-	Connections uint32 // of each address family
+	Services    uint32 `json:"services"`
+	Servers     uint32 `json:"servers"`     // of all services together
+	Connections uint32 `json:"connections"` // of each address family
 }
 
 const (

@@ -238,6 +238,9 @@ func (l *Link) hear(m *message, now time.Time) (fetch bool, err error) {
 			l.peer.View, l.peerView = m.View, m.View.digest()
 		}
 	}
+	if !l.peer.Reached(now) {
+		l.peer.Err = nil // of before it was there
+	}
 	l.peer.State, l.peer.Heard = m.State, now
 	l.peer.State.View = nil
 	return l.lacks(), nil

@@ -291,3 +291,21 @@ func TestComplete(t *testing.T) {
 		}
 	}
 }
+
+// An error from before the peer was heard is not told beside that it is reached.
+func TestHeardAfterError(t *testing.T) {
+	l := &Link{}
+	l.local.Instance, l.peer.Err = "a", errors.New("connection refused")
+	now := time.Now()
+	m := &message{}
+	m.Version, m.Instance, m.Sequence = version, "b", 1
+	if _, err := l.hear(m, now); err != nil || !l.peer.Reached(now) || l.peer.Err != nil {
+		t.Errorf("%v, %+v", err, l.peer)
+	}
+	// A later one is of a way that is still broken.
+	l.peer.Err = errors.New("no route")
+	m.Sequence = 2
+	if _, err := l.hear(m, now); err != nil || l.peer.Err == nil {
+		t.Errorf("%v, %+v", err, l.peer)
+	}
+}

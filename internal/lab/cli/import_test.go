@@ -109,7 +109,7 @@ func TestLabImportRefusesBadUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "imbang-lab: requires at least 1 arg(s), only received 0 (see imbang-lab import --help)"},
+		{nil, "imbang-lab: requires at least 1 arg(s), only received 0: imbang-lab import FILE... | import --study STUDY [flags] (see imbang-lab import --help)"},
 		{[]string{file, "-o", "csv"}, `imbang-lab: unknown output format "csv" (text or json)`},
 		{[]string{file, "--study", "thesiz"}, `imbang-lab: study "thesiz": there is none of that name; built in are: l7-engines, layer7-vs-layer4, nginx-upstreams, rr-vs-lc, single-vs-cluster, thesis; or give the path of a YAML file`},
 		{[]string{file, "--study", mine}, "imbang-lab: --study " + mine + ": it publishes no tables: leave the flag out"},
