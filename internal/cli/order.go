@@ -16,7 +16,6 @@ import (
 	"imbang/internal/daemon"
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/place"
-	"imbang/internal/director"
 )
 
 // orderFlags are those of all orders.
@@ -227,12 +226,7 @@ func order(ctx context.Context, d *api.Client, q api.OrderRequest) (*api.OrderRe
 
 // statusAlone is the connections of all servers, without a daemon.
 func statusAlone() (*api.Status, error) {
-	d, err := director.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	all, err := d.Services()
+	all, err := services()
 	if err != nil {
 		return nil, err
 	}

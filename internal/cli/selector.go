@@ -167,14 +167,19 @@ func parseEndpoint(s, what, such string) (netip.AddrPort, error) {
 // service reports whether a service is among those chosen.
 func (w selected) service(s *model.ServiceStatus) bool { return w.key == nil || *w.key == s.Key }
 
-// list reads the chosen services with their chosen servers, sorted by address.
-func (w selected) list() ([]model.ServiceStatus, error) {
+// services reads the services of the director.
+func services() ([]model.ServiceStatus, error) {
 	d, err := director.Open()
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	all, err := d.Services()
+	return d.Services()
+}
+
+// list reads the chosen services with their chosen servers, sorted by address.
+func (w selected) list() ([]model.ServiceStatus, error) {
+	all, err := services()
 	if err != nil {
 		return nil, err
 	}

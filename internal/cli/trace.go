@@ -228,18 +228,13 @@ func completeServers(*cobra.Command, []string, string) ([]string, cobra.ShellCom
 // completions offers something of each service, once. Without a director, or
 // without the right to look, there is nothing to offer.
 func completions(of func(model.ServiceStatus) []string) ([]string, cobra.ShellCompDirective) {
-	d, err := director.Open()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer d.Close()
-	services, err := d.Services()
+	list, err := services()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var all []string
 	seen := map[string]bool{}
-	for _, s := range services {
+	for _, s := range list {
 		for _, word := range of(s) {
 			if !seen[word] {
 				all = append(all, word)
