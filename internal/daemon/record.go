@@ -86,14 +86,17 @@ func (m *remembered) UnmarshalJSON(text []byte) error {
 
 // core is what a record knows of checks and services.
 func (r record) core() core.Memory {
-	out := core.Memory{Checks: map[core.CheckID]check.State{}, Lost: services(r.Lost), Met: map[operator.ServiceID]bool{}}
+	out := core.Memory{Checks: map[core.CheckID]check.State{}, Quorum: map[operator.ServiceID]bool{}}
 	for _, one := range r.Memory {
 		if id, err := (named{one.Service, one.Server}).id(); err == nil {
 			out.Checks[core.CheckID{ServerID: id, Check: one.Check}] = one.State
 		}
 	}
 	for _, s := range r.Applied.Services {
-		out.Met[operator.ServiceID{Key: s.Key}] = true
+		out.Quorum[operator.ServiceID{Key: s.Key}] = true
+	}
+	for id := range services(r.Lost) {
+		out.Quorum[id] = false
 	}
 	return out
 }
@@ -109,10 +112,10 @@ func services(texts []string) map[operator.ServiceID]bool {
 	return out
 }
 
-// listOf is the list of those that a set has.
-func listOf(set map[operator.ServiceID]bool) (texts []string) {
-	for id, has := range set {
-		if has {
+// listOf is the list of services of which something is so, or is not.
+func listOf(all map[operator.ServiceID]bool, so bool) (texts []string) {
+	for id, is := range all {
+		if is == so {
 			texts = append(texts, id.String())
 		}
 	}
@@ -159,7 +162,7 @@ func (d *Daemon) save() {
 // remember writes it.
 func (d *Daemon) remember() error {
 	memory := d.core.Memory()
-	r := record{Config: absolute(d.File), State: absolute(d.State), Applied: d.applied, Pending: d.pending, Lost: listOf(memory.Lost), Due: listOf(d.due), Added: slices.SortedFunc(maps.Keys(d.added), config.Address.Compare)}
+	r := record{Config: absolute(d.File), State: absolute(d.State), Applied: d.applied, Pending: d.pending, Lost: listOf(memory.Quorum, false), Due: listOf(d.due, true), Added: slices.SortedFunc(maps.Keys(d.added), config.Address.Compare)}
 	for id := range d.deleted {
 		r.Deleted = append(r.Deleted, named{id.Service.String(), id.Server.String()})
 	}

@@ -139,7 +139,7 @@ func (d *Daemon) known(c *config.Config, r record, o plan.Observed) core.Memory 
 			continue // of a server that is both, the record has the quorum
 		}
 		if _, serves := down[operator.ServerID{Service: s.ID(), Server: s.Sorry.AddrPort()}]; serves {
-			memory.Lost[s.ID()] = true
+			memory.Quorum[s.ID()] = false
 		}
 	}
 	lastDown, lastUp := d.lastDown(c)

@@ -58,8 +58,7 @@ type watched struct {
 // Memory is what a core knows that the next one can go on with.
 type Memory struct {
 	Checks map[CheckID]check.State
-	Lost   map[operator.ServiceID]bool // services without their quorum
-	Met    map[operator.ServiceID]bool // services with it; all others are new
+	Quorum map[operator.ServiceID]bool // whether a service had it; all others are new
 }
 
 // Hook is a command to run because of an event.
@@ -73,7 +72,7 @@ type Hook struct {
 // without a share of its weight, a server that is up is down there.
 func (m Memory) Down(c *config.Config, down map[operator.ServerID]bool, now time.Time) {
 	for s := range c.Pools() {
-		if m.Lost[s.ID()] && s.Sorry != nil {
+		if up, known := m.Quorum[s.ID()]; known && !up && s.Sorry != nil {
 			continue
 		}
 		for _, one := range s.Servers {
@@ -143,8 +142,8 @@ func New(c *config.Config, book operator.Book, memory Memory, now time.Time) *Co
 			core.servers[one.id] = one
 		}
 		core.services = append(core.services, s)
-		if lost := memory.Lost[s.ID()]; lost || memory.Met[s.ID()] {
-			s.up = !lost
+		if up, known := memory.Quorum[s.ID()]; known {
+			s.up = up
 			core.Begun.add(core.settle(s, now))
 			continue
 		}
@@ -195,14 +194,14 @@ func newServer(s *service, c *config.Server, memory Memory, now time.Time) *serv
 
 // Memory is what is known of all checks and services.
 func (c *Core) Memory() Memory {
-	m := Memory{map[CheckID]check.State{}, map[operator.ServiceID]bool{}, map[operator.ServiceID]bool{}}
+	m := Memory{map[CheckID]check.State{}, map[operator.ServiceID]bool{}}
 	for id, one := range c.servers {
 		for _, w := range one.checks {
 			m.Checks[CheckID{id, w.Name}] = w.State
 		}
 	}
 	for _, s := range c.services {
-		m.Lost[s.ID()], m.Met[s.ID()] = !s.up, s.up
+		m.Quorum[s.ID()] = s.up
 	}
 	return m
 }
