@@ -43,28 +43,40 @@ func fence() { fenced.Add(1) }
 // call: to learn of changes, poll it. After an upgrade it is ErrReplaced. A change of it may have changed nothing
 // that a listing shows (counters that were zeroed).
 func (d *Director) Generation() (uint64, error) {
+	set, err := d.current()
+	return set.Generation, err
+}
+
+// current returns the settings, unless an upgrade has replaced the director.
+func (d *Director) current() (bpfobj.LbSettings, error) {
 	set, err := d.config()
 	if err == nil && set.Successor != 0 {
 		err = ErrReplaced
 	}
-	return set.Generation, err
+	return set, err
+}
+
+// halfWritten reports whether a command edits, or was killed at that.
+func (d *Director) halfWritten() bool {
+	now, err := d.Generation()
+	return err == nil && beingEdited(now)
 }
 
 // readPatience is how long a reader tries without the lock.
 var readPatience = 20 * time.Millisecond
 
-const (
-	// readTries is how many times it reads a table that has changed meanwhile.
-	readTries = 3
-	// turnTries is how many more times it does so in its turn.
-	turnTries = 10
-)
+// readTries is how many times it reads a table that has changed meanwhile.
+const readTries = 3
+
+// turnPatience is how long it goes on in its turn. Who has waited for a reader that
+// took longer than its turn lets readers finish again within that time.
+var turnPatience = 2 * turnRest
 
 // read runs fn on the table without changing it and, if it can, without the
 // lock: fn is run again if the table was edited meanwhile, so it must set its
 // results anew. When that did not succeed three times, or another command is writing
 // for 20 ms, it takes a turn, in which those who are about to edit let it finish for
-// 50 ms; only what takes longer than that is read under the lock in the end. It is a
+// 50 ms; only what takes longer than that for 2 s is read under the lock in the end. It is a
 // LockedError if a command that is stopped holds the lock; a table that was half
 // written is nothing to show.
 func (d *Director) read(fn func(*table) error) error {
@@ -73,12 +85,9 @@ func (d *Director) read(fn func(*table) error) error {
 	}
 	began := time.Now()
 	for tries, pause := 0, lockPollMin; tries < readTries && time.Since(began) < readPatience; {
-		set, err := d.config()
+		set, err := d.current()
 		if err != nil {
 			return err
-		}
-		if set.Successor != 0 {
-			return ErrReplaced
 		}
 		if beingEdited(set.Generation) {
 			time.Sleep(pause)
@@ -94,12 +103,13 @@ func (d *Director) read(fn func(*table) error) error {
 		return err
 	}
 	defer d.giveTurn()
-	for range turnTries {
-		// Waits for who writes, and repairs what one who was killed has left.
-		if err := d.exclusively(func() error { return nil }); err != nil {
+	for began := time.Now(); time.Since(began) < turnPatience; {
+		// Waits for who writes. Takes the lock only to repair what one who was killed has
+		// left: this reader may be stopped at any moment.
+		if err := d.exclusivelyWhile(d.halfWritten, func() error { return nil }); err != nil {
 			return err
 		}
-		set, err := d.config()
+		set, err := d.current()
 		if err != nil {
 			return err
 		}

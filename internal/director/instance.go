@@ -137,7 +137,7 @@ func (in instance) holdBase() (*os.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("state directory: %w", err)
 		}
-		if err := acquire(f); err != nil {
+		if _, err := acquire(f, always); err != nil {
 			f.Close()
 			return nil, fmt.Errorf("state directory: %w", err)
 		}

@@ -76,27 +76,31 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("the director's table is locked, for longer than %v: %s (%s)", e.Waited, by, more)
 }
 
-// acquire takes the lock of an open file, within the time for it.
-func acquire(f *os.File) error {
+// acquire takes the lock of an open file, within the time for it, and reports whether it
+// has it: not if it was not wanted any more.
+func acquire(f *os.File, wanted func() bool) (bool, error) {
 	limit, err := lockTimeout()
 	if err != nil {
-		return err
+		return false, err
 	}
 	began := time.Now()
-	for pause := lockPollMin; ; pause = min(2*pause, lockPollMax) {
+	for pause := lockPollMin; wanted(); pause = min(2*pause, lockPollMax) {
 		err := flock(f, unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			return nil
+			return true, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return fmt.Errorf("lock %s: %w", f.Name(), err)
+			return false, fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
 		if time.Since(began) >= limit {
-			return &LockedError{limit, holderOf(f)}
+			return false, &LockedError{limit, holderOf(f)}
 		}
 		time.Sleep(pause)
 	}
+	return false, nil
 }
+
+func always() bool { return true }
 
 // openLock opens the file of the lock. With create false a director that was
 // never made is ErrNotLoaded.
@@ -137,7 +141,7 @@ func (in instance) lock(create bool) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := acquire(f); err != nil {
+		if _, err := acquire(f, always); err != nil {
 			f.Close()
 			return nil, err
 		}
@@ -183,12 +187,16 @@ var ErrRemoved = fmt.Errorf("the director was removed while this command ran (im
 // exclusively runs fn with the lock held and the table at rest: if a command was
 // killed at an edit, its table is repaired first. Within fn it may be called
 // again.
-func (d *Director) exclusively(fn func() error) error {
+func (d *Director) exclusively(fn func() error) error { return d.exclusivelyWhile(always, fn) }
+
+// exclusivelyWhile is exclusively, or nothing if that is not wanted any more before it
+// has the lock.
+func (d *Director) exclusivelyWhile(wanted func() bool, fn func() error) error {
 	if d.held || d.lock == nil { // a virtual director has no other user
 		return fn()
 	}
 	d.letReaders()
-	if err := acquire(d.lock); err != nil {
+	if has, err := acquire(d.lock, wanted); !has {
 		return err
 	}
 	d.held = true

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
@@ -259,9 +260,9 @@ func TestListingsAreSnapshots(t *testing.T) {
 
 // onlyTries has readers count tries alone: a busy machine takes long for one.
 func onlyTries(t *testing.T) {
-	before := readPatience
-	readPatience = time.Minute
-	t.Cleanup(func() { readPatience = before })
+	first, turn := readPatience, turnPatience
+	readPatience, turnPatience = time.Minute, time.Minute
+	t.Cleanup(func() { readPatience, turnPatience = first, turn })
 }
 
 // A reader whose table changed meanwhile reads again, after three times in its turn, and
@@ -270,7 +271,7 @@ func TestReadAgain(t *testing.T) {
 	onlyTries(t)
 	r := newRig(t, small)
 	other := r.another()
-	const last = readTries + turnTries
+	const last = readTries + 5 // then it has no more time
 	for _, changes := range []int{0, 1, 2, readTries, readTries + 1, last} {
 		r.must(r.Flush())
 		want := changes + 1
@@ -279,6 +280,9 @@ func TestReadAgain(t *testing.T) {
 			calls++
 			if calls <= changes {
 				r.must(other.AddService(tcpService(nthVIP(calls), "rr")))
+			}
+			if calls == last {
+				turnPatience = 0
 			}
 			services = len(t.services)
 			if r.inTurn != (calls > readTries) || r.held != (calls > last) {
@@ -299,6 +303,44 @@ func TestReadAgain(t *testing.T) {
 		}
 		return nil
 	}))
+}
+
+// A reader in its turn, which may be stopped at any moment, takes no lock; but what one who
+// was killed has left it repairs.
+func TestReaderLocksNothing(t *testing.T) {
+	onlyTries(t)
+	SetLockTimeout(10 * time.Millisecond)
+	t.Cleanup(func() { setLockTimeout.Store(0) })
+	r := newRig(t, small)
+	other := r.another()
+	holder, err := os.OpenFile(r.lock.Name(), os.O_RDWR, 0)
+	r.must(err)
+	defer holder.Close()
+	calls, edits := 0, 0
+	overtaken := func(then func()) error {
+		calls = 0
+		return r.read(func(*table) error {
+			if calls++; calls <= readTries {
+				edits++
+				r.must(other.AddService(tcpService(nthVIP(edits), "rr")))
+			}
+			if calls == readTries {
+				then()
+			}
+			return nil
+		})
+	}
+	r.must(overtaken(func() { r.must(flock(holder, unix.LOCK_EX)) }))
+	if calls != readTries+1 {
+		t.Errorf("%d tries beside another's lock", calls)
+	}
+	r.must(flock(holder, unix.LOCK_UN))
+	r.must(overtaken(func() {
+		r.must(other.changeConfig(func(set *bpfobj.LbSettings) { set.Generation |= 1 }))
+	}))
+	if now, err := r.Generation(); err != nil || beingEdited(now) || calls != readTries+1 {
+		t.Errorf("generation %d after %d tries: %v", now, calls, err)
+	}
 }
 
 // A reader that was overtaken and is then stopped while it reads delays edits by the time
