@@ -127,12 +127,9 @@ func (r *connReader) refresh() (err error) {
 	if r.now, err = monotonic(); err != nil {
 		return err
 	}
-	set, err := r.d.config()
+	set, err := r.d.current()
 	if err != nil {
 		return err
-	}
-	if set.Successor != 0 {
-		return ErrReplaced
 	}
 	if r.servers != nil && r.seen == set.Generation && !beingEdited(r.seen) {
 		return nil

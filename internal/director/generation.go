@@ -68,15 +68,15 @@ var readPatience = 20 * time.Millisecond
 // readTries is how many times it reads a table that has changed meanwhile.
 const readTries = 3
 
-// turnPatience is how long it goes on in its turn. Who has waited for a reader that
-// took longer than its turn lets readers finish again within that time.
+// turnPatience is how long it continues in its turn. It is longer than turnRest, so every
+// editing handle waits for the reader at least once.
 var turnPatience = 2 * turnRest
 
 // read runs fn on the table without changing it and, if it can, without the
 // lock: fn is run again if the table was edited meanwhile, so it must set its
 // results anew. When that did not succeed three times, or another command is writing
 // for 20 ms, it takes a turn, in which those who are about to edit let it finish for
-// 50 ms; only what takes longer than that for 2 s is read under the lock in the end. It is a
+// 50 ms. It reads under the lock after edits have overtaken it for 2 s in its turn. It is a
 // LockedError if a command that is stopped holds the lock; a table that was half
 // written is nothing to show.
 func (d *Director) read(fn func(*table) error) error {
@@ -104,8 +104,8 @@ func (d *Director) read(fn func(*table) error) error {
 	}
 	defer d.giveTurn()
 	for began := time.Now(); time.Since(began) < turnPatience; {
-		// Waits for who writes. Takes the lock only to repair what one who was killed has
-		// left: this reader may be stopped at any moment.
+		// Waits for a writer. Takes the lock only to repair the table after a killed command,
+		// because this process may be stopped while it has the lock.
 		if err := d.exclusivelyWhile(d.halfWritten, func() error { return nil }); err != nil {
 			return err
 		}

@@ -137,7 +137,7 @@ func (in instance) holdBase() (*os.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("state directory: %w", err)
 		}
-		if _, err := acquire(f, always); err != nil {
+		if err := acquire(f); err != nil {
 			f.Close()
 			return nil, fmt.Errorf("state directory: %w", err)
 		}

@@ -76,9 +76,15 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("the director's table is locked, for longer than %v: %s (%s)", e.Waited, by, more)
 }
 
-// acquire takes the lock of an open file, within the time for it, and reports whether it
-// has it: not if it was not wanted any more.
-func acquire(f *os.File, wanted func() bool) (bool, error) {
+// acquire takes the lock of an open file, within the time for it.
+func acquire(f *os.File) error {
+	_, err := acquireWhile(f, always)
+	return err
+}
+
+// acquireWhile is acquire, but gives up without an error when wanted returns false before the
+// lock is free. It reports whether it has taken the lock.
+func acquireWhile(f *os.File, wanted func() bool) (bool, error) {
 	limit, err := lockTimeout()
 	if err != nil {
 		return false, err
@@ -141,7 +147,7 @@ func (in instance) lock(create bool) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := acquire(f, always); err != nil {
+		if err := acquire(f); err != nil {
 			f.Close()
 			return nil, err
 		}
@@ -189,14 +195,14 @@ var ErrRemoved = fmt.Errorf("the director was removed while this command ran (im
 // again.
 func (d *Director) exclusively(fn func() error) error { return d.exclusivelyWhile(always, fn) }
 
-// exclusivelyWhile is exclusively, or nothing if that is not wanted any more before it
-// has the lock.
+// exclusivelyWhile is exclusively, but does nothing when wanted returns false before the lock
+// is free.
 func (d *Director) exclusivelyWhile(wanted func() bool, fn func() error) error {
 	if d.held || d.lock == nil { // a virtual director has no other user
 		return fn()
 	}
 	d.letReaders()
-	if has, err := acquire(d.lock, wanted); !has {
+	if has, err := acquireWhile(d.lock, wanted); !has {
 		return err
 	}
 	d.held = true
@@ -204,12 +210,9 @@ func (d *Director) exclusivelyWhile(wanted func() bool, fn func() error) error {
 	if !stillThere(d.lock) {
 		return ErrRemoved
 	}
-	set, err := d.config()
+	set, err := d.current()
 	if err != nil {
 		return err
-	}
-	if set.Successor != 0 {
-		return ErrReplaced
 	}
 	d.own = nil
 	if set.Generation != d.seen {

@@ -305,13 +305,12 @@ func TestReadAgain(t *testing.T) {
 	}))
 }
 
-// A reader in its turn, which may be stopped at any moment, takes no lock; but what one who
-// was killed has left it repairs.
+// A reader in its turn takes no lock, because it may be stopped at any moment. It takes the lock
+// to repair the table after a killed command.
 func TestReaderLocksNothing(t *testing.T) {
 	onlyTries(t)
-	SetLockTimeout(10 * time.Millisecond)
-	t.Cleanup(func() { setLockTimeout.Store(0) })
 	r := newRig(t, small)
+	r.lockTimeout(10 * time.Millisecond)
 	other := r.another()
 	holder, err := os.OpenFile(r.lock.Name(), os.O_RDWR, 0)
 	r.must(err)

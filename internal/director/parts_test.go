@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Parts are loaded when they are wanted, once, for all handles; programs of another
@@ -35,7 +33,7 @@ func TestParts(t *testing.T) {
 	r.must(r.ns.Do(func() (err error) { before, err = Open(); return err }))
 	defer before.Close()
 	holder, err := os.OpenFile(r.lock.Name(), os.O_RDWR, 0)
-	r.must(err, flock(holder, unix.LOCK_EX))
+	r.must(err, acquire(holder))
 	SetLockTimeout(10 * time.Millisecond)
 	r.explain(client1, vip)
 	SetLockTimeout(DefaultLockTimeout)
