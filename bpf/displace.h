@@ -3,9 +3,9 @@
  * Room in a full table. A packet that finds none displaces an unproven entry (proof.h): of the
  * service that has most of them (crowd.h), one that was not answered and had the fewest packets,
  * out of some that are looked at by chance. A packet of that service itself displaces none of
- * another's. So a flood of one service makes room for all, and the entries of the flood
- * displace each other. What is proven stays, and so do the connections of TCP, where a flood is
- * kept out by challenges.
+ * another's, nor the template that it has just made. So a flood of one service makes room for all,
+ * and the entries of the flood displace each other. What is proven stays, and so do the connections
+ * of TCP, where a flood is kept out by challenges.
  *
  * The timer entry goes with the room: entries that end early would leave theirs behind, and at
  * the rate of a flood there would be none left. It gets the new flow while it is in its slot
@@ -36,6 +36,7 @@
 struct displacing {
 	__u32 number; /* of the best entry's timer entry; 0: none was found */
 	__u32 rank;   /* of it */
+	__u32 kept;   /* of the template that the packet has made; it holds none, without its room */
 	__u32 most;   /* id of the service that has most, or NO_SERVICE */
 	__u8 own;     /* the packet is for that one */
 	__u8 calls;   /* what is short are numbers of calls */
@@ -85,7 +86,7 @@ static long displace_look(__u32 i, struct displacing *d)
 	struct flow flow;
 
 	if (!timer_entry_flow(number, d->family, &flow) || !conn_look(&flow, &seen) ||
-	    seen.number != number || !displaceable(&flow, &seen, d))
+	    seen.number != number || number == d->kept || !displaceable(&flow, &seen, d))
 		return 0;
 	rank = seen.in_packets;
 	if (seen.flags & CONN_ASSURED)
@@ -108,6 +109,7 @@ static __noinline __u32 displace_find(const struct packet *p, __u8 calls)
 	__u32 id = p->server;
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 
+	d.kept = p->inherited.template;
 	d.family = p->flow.family;
 	crowds = &state.attack.crowds[d.family == AF_INET6];
 	if (crowds->most)

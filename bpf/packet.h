@@ -106,6 +106,8 @@ struct packet {
 			/* And the number of the call whose template the new one holds;
 			 * 0: none. */
 			__u32 call;
+			/* The timer entry of the template that it made; 0: none. */
+			__u32 template;
 		} inherited;
 	};
 	__u32 server; /* id, or NO_SERVER */

@@ -144,6 +144,7 @@ static long template_try_open(__u32 i, struct template_opening *o)
 		template_counted(fresh.server, 1);
 		follow_tell(&o->key, &fresh, FOLLOW_OPEN, 0);
 		o->server = fresh.server;
+		o->fresh.number = fresh.number;
 		return 1;
 	}
 	o->full = rc == -E2BIG;
@@ -170,6 +171,7 @@ __noinline __u32 template_open(struct packet *p, const struct service *svc, __u3
 	template_fill(&o.fresh, svc, id, s);
 	bpf_loop(TRIES(TEMPLATE_TRIES), template_try_open, &o, 0);
 	p->inherited.full = o.full ? FULL_TABLE : FULL_NONE;
+	p->inherited.template = o.fresh.number;
 	return o.server;
 }
 

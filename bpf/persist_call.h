@@ -119,6 +119,7 @@ __noinline __u32 call_open(struct packet *p, const struct service *svc, __u32 id
 	if (rc)
 		return NO_SERVER;
 	template_counted(id, 1);
+	p->inherited.template = fresh.number;
 	room = get_scratch(SCRATCH_PACKET); /* always there; here for the stack's sake */
 	rc = room ? call_link(&key, &room->sip.call, &fresh, 1) : -ENOENT;
 	p->inherited.full = rc == -E2BIG ? FULL_CALLS : FULL_NONE;

@@ -296,6 +296,37 @@ func TestFloodOfCallsInFullTable(t *testing.T) {
 	r.wantClean("flooded")
 }
 
+// A packet that finds room for its template, and none for its connection, does not end that template:
+// it would find room for the same template again.
+func TestOwnTemplateIsNotDisplaced(t *testing.T) {
+	t.Parallel()
+	const room = 256
+	x := &interleaved{rig: newRig(t, Sizes{Services: 16, Servers: 16, Connections: room})}
+	x.halfOpenLimit(0)
+	x.addService(sipService(), 1)
+	x.addService(persistent(service(model.UDP, "10.20.0.2:53", "rr")), 1)
+	x.addService(tcpService(calmVIP, "rr"), 1)
+	x.onCPU(cpuA, func() error {
+		context := x.arriving(x.progs.LbClient, skBuff{})
+		for i := range room - 1 {
+			if _, err := run(x.progs.LbClient, context, testenv.TCP(invented(i), calmVIP, "S").Frame(), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for i, packet := range []testenv.Packet{
+		testenv.UDP(sipClient(0), sipVIP, invite("a@h")),
+		testenv.UDP("10.10.4.1:3000", "10.20.0.2:53", "x"), // it displaces the other's template
+	} {
+		got := x.fromClientOn(cpuB, packet)
+		if n := x.displaced(); got.verdict != drop || n > uint64(i) {
+			t.Errorf("packet %d: %s, and %d were displaced, want at most %d", i, got.verdict, n, i)
+		}
+	}
+	x.wantClean("in the end")
+}
+
 // When an entry is proven, on every path and of each protocol, and that its count follows.
 func TestProven(t *testing.T) {
 	for _, traced := range []bool{false, true} { // the whole path alone
