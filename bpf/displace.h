@@ -36,10 +36,10 @@
 struct displacing {
 	__u32 number; /* of the best entry's timer entry; 0: none was found */
 	__u32 rank;   /* of it */
-	__u32 kept; /* of the template that the packet has made; it holds none, without its room */
-	__u32 most; /* id of the service that has most, or NO_SERVICE */
-	__u8 own;   /* the packet is for that one */
-	__u8 calls; /* what is short are numbers of calls */
+	__u32 kept;   /* timer entry of the packet's own template, which stays; 0: none */
+	__u32 most;   /* id of the service that has most, or NO_SERVICE */
+	__u8 own;     /* the packet is for that one */
+	__u8 calls;   /* what is short are numbers of calls */
 	__u8 family;
 	__u8 used;              /* free lists of which entries were taken */
 	__u8 lists[FREE_LISTS]; /* which these are: few where few CPUs open connections */

@@ -296,8 +296,8 @@ func TestFloodOfCallsInFullTable(t *testing.T) {
 	r.wantClean("flooded")
 }
 
-// A packet that finds room for its template, and none for its connection, does not end that template:
-// it would find room for the same template again.
+// A packet that finds room for its template, and none for its connection, does not end that template.
+// Its next attempt would only make the same template again.
 func TestOwnTemplateIsNotDisplaced(t *testing.T) {
 	t.Parallel()
 	const room = 256
@@ -306,15 +306,9 @@ func TestOwnTemplateIsNotDisplaced(t *testing.T) {
 	x.addService(sipService(), 1)
 	x.addService(persistent(service(model.UDP, "10.20.0.2:53", "rr")), 1)
 	x.addService(tcpService(calmVIP, "rr"), 1)
-	x.onCPU(cpuA, func() error {
-		context := x.arriving(x.progs.LbClient, skBuff{})
-		for i := range room - 1 {
-			if _, err := run(x.progs.LbClient, context, testenv.TCP(invented(i), calmVIP, "S").Frame(), 0); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	for i := range room - 1 {
+		x.fromClientOn(cpuA, testenv.TCP(invented(i), calmVIP, "S"))
+	}
 	for i, packet := range []testenv.Packet{
 		testenv.UDP(sipClient(0), sipVIP, invite("a@h")),
 		testenv.UDP("10.10.4.1:3000", "10.20.0.2:53", "x"), // it displaces the other's template

@@ -48,8 +48,7 @@ func TestSweepInterruptedUpgrade(t *testing.T) {
 // A network namespace lives as long as a descriptor of it, or its name in any mount namespace.
 func TestLives(t *testing.T) {
 	testenv.Root(t)
-	// The number of one that is gone may be another's at once: of a namespace that a test beside
-	// this one makes.
+	// Another test may make a namespace at once that has the number of the one that is gone.
 	for range 20 {
 		if number := nameAndDescriptor(t); !lives(number) {
 			return
@@ -58,8 +57,8 @@ func TestLives(t *testing.T) {
 	t.Error("a namespace that is gone lives")
 }
 
-// nameAndDescriptor has a namespace live by its name alone, then by a descriptor alone, and returns
-// its number when it is gone.
+// nameAndDescriptor makes a namespace that lives by its name alone, then by a descriptor alone. It
+// returns the number of the namespace, which is gone then.
 func nameAndDescriptor(t *testing.T) (number string) {
 	t.Helper()
 	inode := func(path string) string {
