@@ -77,7 +77,7 @@ check-https: deb ## the commands of docs/how-to/https.md by systemd on a machine
 BPF_GO := ./internal/bpfobj ./internal/bpfobj/lbtest ./internal/bpfobj/lbstages ./internal/director/testrun ./internal/lab/probe
 
 # All C that clang-format keeps.
-C_FILES := bpf/*.h bpf/*.c bpf/sched/*.h bpf/forward/*.h bpf/lab/*.c build/ipvspeer/*.c
+C_FILES := bpf/*.h bpf/*.c bpf/sched/*.h bpf/forward/*.h bpf/table/*.h bpf/lab/*.c build/ipvspeer/*.c
 
 generate: ## compile the BPF programs (needs clang and libbpf-dev)
 	@build/need $(BPF_PACKAGES)

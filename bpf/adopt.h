@@ -31,28 +31,17 @@ static __noinline enum record_result adopt_superseded(const struct flow *flow, _
 	return RECORD_EXISTS;
 }
 
-static __always_inline void adopt_told_in(const struct flow *flow, union conn_key *key,
-					  const struct conn_record *r, __u8 family)
+/* Notes what backups knew of an entry (told.h). */
+static __noinline void adopt_told(const struct flow *flow, const struct conn_record *r)
 {
-	struct conn *c = conn_find_in(flow, key, family);
+	__u32 claim;
+	struct conn *c = conn_claim(flow, &claim);
 
 	if (!c)
 		return;
-	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && c->server == r->server)
+	if (conn_lives(c) && c->server == r->server)
 		told_again(c, r->told_end, r->told);
-	bpf_spin_unlock(&c->lock);
-}
-
-/* Notes what backups knew of an entry (struct conn.told_end, number). */
-static __noinline void adopt_told(const struct flow *flow, const struct conn_record *r)
-{
-	union conn_key key;
-
-	if (flow->family == AF_INET6)
-		adopt_told_in(flow, &key, r, AF_INET6);
-	else
-		adopt_told_in(flow, &key, r, AF_INET);
+	bucket_release(claim);
 }
 
 static __noinline enum record_result adopt_entry(const struct conn_record *r)
@@ -64,7 +53,7 @@ static __noinline enum record_result adopt_entry(const struct conn_record *r)
 
 	record_conn(r, &fresh);
 	fresh.flags |= CONN_ADOPTED;
-	rc = conn_insert(&flow, &fresh, record_timeout(r), 0);
+	rc = conn_insert(&flow, &fresh, record_timeout(r));
 	if (!rc) {
 		entry_counted(&flow, r->server, r->flags, -1);
 		adopt_told(&flow, r);
@@ -82,8 +71,11 @@ static long adopt_one(__u32 i, void *unused)
 {
 	struct conn_record *r = bpf_map_lookup_elem(&conn_records, &i);
 
-	if (r && r->flow.family)
-		r->result = adopt_entry(r);
+	if (!r || !r->flow.family)
+		return 0;
+	room_prepare(entry_kind(r->flow.family));
+	split_if_due();
+	r->result = adopt_entry(r);
 	return 0;
 }
 

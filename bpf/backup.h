@@ -57,7 +57,7 @@ static __always_inline int backup_earlier(__u8 told, __u8 here)
 	return was < is && !(was == STAGE_OPENING && is == STAGE_OVER);
 }
 
-/* Under the lock: what a record says is what is known elsewhere. */
+/* Under the claim: what a record says is what is known elsewhere. */
 static __always_inline void backup_note(struct conn *c, const struct flow *flow,
 					const struct conn_record *r)
 {
@@ -71,19 +71,18 @@ static __always_inline void backup_note(struct conn *c, const struct flow *flow,
 
 /* Changes the entry of a flow to what a record says, if it is still what was seen; 0 if it
  * is not. *active: how its server's count of active connections changes. */
-static __always_inline int backup_change_in(const struct flow *flow, union conn_key *key,
-					    const struct conn_record *r, const struct conn *seen,
-					    __s32 *active, __u8 family)
+static __noinline int backup_change(const struct flow *flow, const struct conn_record *r,
+				    const struct conn *seen, __s32 *active)
 {
-	struct conn *c = conn_find_in(flow, key, family);
 	__u8 shown = record_unproven(r) ? 0 : CONN_UNPROVEN;
-	__s32 moved = 0;
 	int done = 0;
+	__u32 claim;
+	struct conn *c = conn_claim(flow, &claim);
 
+	*active = 0;
 	if (!c)
 		return 0;
-	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && c->server == seen->server) {
+	if (conn_lives(c) && c->server == seen->server) {
 		c->in_packets = r->in_packets;
 		if (flow->template) {
 			/* There it may be that of a template that lives on for its connections. */
@@ -91,46 +90,28 @@ static __always_inline int backup_change_in(const struct flow *flow, union conn_
 				c->timeout = r->netmask;
 			c->flags = (c->flags & ~CONN_ASSURED) | (r->flags & CONN_ASSURED);
 		} else {
-			moved = conn_become(c, r->state);
+			*active = conn_become(c, r->state);
 			c->flags |= r->flags & CONN_REPLIED;
 		}
 		shown &= c->flags;
 		c->flags &= ~shown;
+		entry_set_end(c, now_coarse_ns() + record_timeout(r));
 		backup_note(c, flow, r);
 		done = 1;
 	}
-	bpf_spin_unlock(&c->lock);
+	bucket_release(claim);
 	if (done && shown)
 		unproven_counted(seen->server, -1);
-	*active = moved;
 	return done;
-}
-
-static __noinline int backup_change(const struct flow *flow, const struct conn_record *r,
-				    const struct conn *seen, __s32 *active)
-{
-	union conn_key key;
-
-	return flow->family == AF_INET6 ? backup_change_in(flow, &key, r, seen, active, AF_INET6)
-					: backup_change_in(flow, &key, r, seen, active, AF_INET);
-}
-
-static __always_inline int backup_untouched_in(const struct flow *flow, union conn_key *key,
-					       __u8 family)
-{
-	struct conn *c = conn_find_in(flow, key, family);
-
-	return c && told_untouched(c);
 }
 
 /* Whether the entry of a flow is as another director told: packets would have moved its
  * end. */
 static __noinline int backup_untouched(const struct flow *flow)
 {
-	union conn_key key;
+	struct conn seen = {}, *c = conn_look(flow, &seen) ? entry_far(seen.index) : 0;
 
-	return flow->family == AF_INET6 ? backup_untouched_in(flow, &key, AF_INET6)
-					: backup_untouched_in(flow, &key, AF_INET);
+	return c && told_untouched(c);
 }
 
 /* How much later no packet came for an entry, or one at a time that is not known: less than any
@@ -186,7 +167,6 @@ static __always_inline void backup_update(const struct flow *flow, const struct 
 		return;
 	if (active)
 		conn_counted(seen->server, active);
-	conn_end_at(flow, seen, now_coarse_ns() + record_timeout(r), r->state);
 	if (flow->template || seen->state == r->state)
 		return;
 	handshake_follow(handshake_open(seen->state, seen->flags, seen->forward),
@@ -263,7 +243,7 @@ static __always_inline enum record_result backup_differs(const struct flow *key,
 static __noinline enum record_result backup_known(const struct conn_record *r,
 						  const struct call *call)
 {
-	struct conn seen;
+	struct conn seen = {};
 	struct flow key;
 
 	if (!record_key(r, call, &key) || !conn_look(&key, &seen))
@@ -283,32 +263,20 @@ static __noinline enum record_result backup_known(const struct conn_record *r,
 	return RECORD_UPDATED;
 }
 
-static __always_inline void backup_entered_in(const struct flow *flow, union conn_key *key,
-					      const struct conn_record *r, __u8 family)
-{
-	struct conn *c = conn_find_in(flow, key, family);
-
-	if (!c)
-		return;
-	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family))
-		backup_note(c, flow, r);
-	bpf_spin_unlock(&c->lock);
-}
-
 /* Notes of an entry that was imported just now who told of it, and reports it. */
 static __noinline void backup_entered(const struct conn_record *r, const struct call *call)
 {
-	struct conn given = {};
-	union conn_key key;
+	struct conn given = {}, *c;
 	struct flow flow;
+	__u32 claim;
 
 	if (!record_key(r, call, &flow))
 		return;
-	if (flow.family == AF_INET6)
-		backup_entered_in(&flow, &key, r, AF_INET6);
-	else
-		backup_entered_in(&flow, &key, r, AF_INET);
+	c = conn_claim(&flow, &claim);
+	if (c && conn_lives(c))
+		backup_note(c, &flow, r);
+	if (c)
+		bucket_release(claim);
 	if (!record_noted(r))
 		return;
 	record_conn(r, &given);
@@ -327,14 +295,20 @@ static long record_enter(__u32 i, void *unused)
 
 	if (!r || !call || !r->flow.family)
 		return 0;
+	room_prepare(entry_kind(r->flow.family));
+	split_if_due();
 	if (r->kind != RECORD_NEW)
 		known = backup_known(r, call);
 	if (known == RECORD_NONE && r->kind == RECORD_ENDED)
 		known = RECORD_KEPT;
-	if (known != RECORD_NONE && known != RECORD_REPLACED)
+	if (known != RECORD_NONE && known != RECORD_REPLACED) {
 		r->result = known;
-	else
-		r->result = r->flow.template ? import_template(r, call) : import_conn(r);
+	} else if (r->flow.template) {
+		r->result = import_template(r, call);
+	} else {
+		conn_lapse(&r->flow); /* not deeper: a chain of calls has 8 frames */
+		r->result = import_conn(r);
+	}
 	if (r->kind == RECORD_NEW || r->result != RECORD_ENTERED)
 		return 0;
 	backup_entered(r, call);

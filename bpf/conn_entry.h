@@ -1,187 +1,235 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Elements of the connection tables: found, read, and changed under their locks.
+ * Connections and templates as entries of the connection table (table/entry.h): found, read, and
+ * changed under the claims of their buckets.
  *
- * The kernel uses the element of a deleted entry again at once: a pointer to it
- * may lead to another flow's entry at any later instruction. So an element has the
- * flow that it belongs to, and:
- *
- * 1. Whatever changes an element that is in the table holds its lock, and has
- *    compared the flow and found it not dead, or owns it (3). Two writes are unlocked:
+ * 1. Whatever changes an entry that is in the table holds the claim of its bucket, and has found it
+ *    there, or owns it (3). Two writes are without a claim:
  *    a) in_packets: a store. It may count a packet for a stranger, or lose one, and
  *       drop_entry may then spare or end an idle connection one packet too early or
  *       late.
- *    b) expires, on the fast path, by packets that do not change the state: a
- *       compare-and-swap with the value that was read with the flow (conn_prolong).
- *       If it fails, another packet was first. It can change a stranger only if that
- *       expires at the same nanosecond, as what was opened or prolonged in one tick
- *       of the coarse clock for one timeout does; then the stranger ends by the timeout
- *       of the packet's state instead of its own, until its next packet. It may come
- *       between the wheel's decision that a connection is over and its end: the packet
- *       was too late, as one behind the end. If the timer entry was moved meanwhile, a
- *       connection whose timeout is shortened ends later, as in conn.h's invariant 4.
- * 2. What was decided without the lock is decided again under it.
- * 3. Who sets CONN_DEAD owns the entry: it lets the template go, removes the entry
- *    and takes it from its server's count; no other program does. While it is dead, no
- *    entry of its flow can be inserted, so the one that is then deleted is this one. If the
- *    kernel refuses a deletion, the owner sets CONN_LEFT, by which the wheel becomes the
- *    owner: it removes the entry in one of its next ticks (removal.h). Until then the
- *    server counts it. What the wheel itself ends it owns from the beginning.
- * 4. Readers take no lock. They copy the fields, then the flags, then compare the
- *    flow. An element is dead before another entry is copied into it, and the copy
- *    writes the flow before the flags: a reader that found the flow and no CONN_DEAD
- *    has the fields of this flow's connection. That is so where the CPU keeps
- *    the order of loads, and that of stores (x86). Elsewhere, or if the element
- *    went to another flow and back to this one meanwhile, a packet may go to the
- *    other connection's server: one packet, as every change is made by rule 1.
+ *    b) expires, by packets that do not change the state: a compare-and-swap with the value that
+ *       was read with the flow (conn_prolong). If it fails, another packet was first, or the
+ *       connection has ended.
+ * 2. What was decided without the claim is decided again under it.
+ * 3. Who sets CONN_DEAD, and DEAD_TIME with it, owns the entry: it lets the template go, removes
+ * the entry and takes it from its server's count; no other program does. While it is dead, no entry
+ * of its flow can be entered. If the kernel refuses to delete what belongs to it in other tables,
+ * the owner sets CONN_LEFT, by which the sweep becomes the owner: it removes the entry when it
+ * comes by (removal.h). Until then the server counts it.
+ * 4. An entry whose time is over counts as absent, though it is in the table until the sweep or
+ *    a packet of its flow ends it. A template lives on while it controls connections.
  */
 #ifndef IMBANG_CONN_ENTRY_H
 #define IMBANG_CONN_ENTRY_H
 
+#include "clock.h"
 #include "conn_state.h"
-#include "element.h"
 #include "flow.h"
 #include "hook.h"
 #include "maps.h"
 #include "packet.h"
 #include "proof.h"
 #include "settings.h"
+#include "table/reshape.h"
 #include "told.h"
-#include "wheel.h"
-
-#define CONN4_FIELDS offsetof(struct conn4, expires)
-#define CONN6_FIELDS offsetof(struct conn6, expires)
-
-/* The element of a flow, and its key. Its fields may be another connection's at once:
- * see above. */
-static __always_inline struct conn *conn_find_in(const struct flow *flow, union conn_key *key,
-						 __u8 family)
-{
-	void *found;
-
-	if (family == AF_INET6) {
-		key->six = *flow;
-		found = bpf_map_lookup_elem(&conns6, &key->six);
-		return found ? found + CONN6_FIELDS : 0;
-	}
-	flow_to4(flow, &key->four);
-	found = bpf_map_lookup_elem(&conns4, &key->four);
-	return found ? found + CONN4_FIELDS : 0;
-}
-
-static __always_inline int conn_is_of(const struct conn *c, const union conn_key *key, __u8 family)
-{
-	const __u64 *a = (const void *)c - (family == AF_INET6 ? CONN6_FIELDS : CONN4_FIELDS);
-
-	if (a[0] != key->word[0] || a[1] != key->word[1])
-		return 0;
-	return family != AF_INET6 ||
-	       (a[2] == key->word[2] && a[3] == key->word[3] && a[4] == key->word[4]);
-}
-
-/* Under the lock: whether the element is of this flow, and alive. */
-static __always_inline int conn_lives(const struct conn *c, const union conn_key *key, __u8 family)
-{
-	return !(c->flags & CONN_DEAD) && conn_is_of(c, key, family);
-}
 
 /* Port, state, flags, template, forward and in_packets: one load. */
 #define CONN_WORD offsetof(struct conn, port)
-_Static_assert(CONN_WORD % 8 == 0 && offsetof(struct conn, fwmark) == CONN_WORD + 8,
+_Static_assert(CONN_WORD == 8 && offsetof(struct conn, server) == CONN_WORD + 8,
 	       "what packets are forwarded by is a word");
 
-/* Copies all that packets need: not the lock, nor what backups know. The flags are last. */
-static __always_inline void conn_copy(const struct conn *c, struct conn *seen)
+/* Copies all that packets need: not what backups know. */
+static __always_inline void conn_copy(struct conn *c, struct conn *seen)
 {
-	seen->expires = c->expires;
-	seen->due = c->due;
-	seen->number = conn_number(c);
+	seen->expires = entry_expires(c);
+	barrier();
+	__builtin_memcpy((void *)seen + CONN_WORD, (const void *)c + CONN_WORD, 8);
 	seen->server = c->server;
 	seen->controlled = c->controlled;
 	seen->timeout = c->timeout;
-	barrier();
-	__builtin_memcpy((void *)seen + CONN_WORD, (const void *)c + CONN_WORD, 8);
+	seen->index = c->index;
 }
 
-/* Copies what an element says, in the order of rule 4; 0 if it is not this flow's, or
- * dead. */
-static __always_inline int conn_read(const struct conn *c, const union conn_key *key,
-				     struct conn *seen, __u8 family)
+/* Whether an entry's time is over [ns]. */
+static __always_inline int conn_lapsed(const struct conn *c, __u64 now)
+{
+	return c->expires <= now && !(c->state == CONN_TEMPLATE && c->controlled);
+}
+
+/* Copies what an entry says; 0 if it does not live or is not this flow's (entry.h, rule 5). */
+static __always_inline int conn_read(struct conn *c, const union conn_key *key, struct conn *seen,
+				     __u8 family)
 {
 	conn_copy(c, seen);
 	barrier();
-	return !(seen->flags & CONN_DEAD) && conn_is_of(c, key, family);
+	return entry_is(c, key->word, family) && !(seen->flags & CONN_DEAD) &&
+	       !((seen->expires ^ entry_expires(c)) & INCARNATION) &&
+	       !conn_lapsed(seen, time_coarse());
 }
 
-/* The connection of a flow, and what it is; NULL if there is none that lives. Only
- * in_packets may be written by the pointer. */
+static __always_inline void key_of(const struct flow *flow, union conn_key *key, __u8 family)
+{
+	if (family == AF_INET6)
+		key->six = *flow;
+	else
+		flow_to4(flow, &key->four);
+}
+
+/* The connection of a flow, and what it is; NULL if there is none that lives. Only in_packets and
+ * expires may be written by the pointer. */
 static __always_inline struct conn *conn_look_in(const struct flow *flow, union conn_key *key,
 						 struct conn *seen, __u8 family)
 {
-	struct conn *c = conn_find_in(flow, key, family);
+	struct conn *c;
 
+	key_of(flow, key, family);
+	c = entry_find(key, family);
 	return c && conn_read(c, key, seen, family) ? c : 0;
 }
 
-static __noinline struct conn *conn_look(const struct flow *flow, struct conn *seen)
+/* Likewise, of any family and with a search that is open: 1, or 0. It takes less of the stack. */
+static __always_inline int conn_look_by(struct search *s, const struct flow *flow,
+					struct conn *seen)
 {
-	union conn_key key;
 	struct conn *c;
+	__u32 index;
 
-	if (flow->family == AF_INET6) {
-		c = conn_find_in(flow, &key, AF_INET6);
-		HOOK(CONN_FOUND);
-		return c && conn_read(c, &key, seen, AF_INET6) ? c : 0;
-	}
-	c = conn_find_in(flow, &key, AF_INET);
+	search_for(s, flow);
+	s->step = SEARCH_BEGIN;
+	s->found = 0;
+	index = search(s);
 	HOOK(CONN_FOUND);
-	return c && conn_read(c, &key, seen, AF_INET) ? c : 0;
+	if (!index)
+		return 0;
+	if (s->six) {
+		c = line_of(index, 2);
+		return c && conn_read(c, &s->key, seen, AF_INET6);
+	}
+	c = line_of(index, 1);
+	return c && conn_read(c, &s->key, seen, AF_INET);
+}
+
+/* Global, as it has many callers: the verifier walks it once. */
+__noinline int conn_look(const struct flow *flow, struct conn *seen)
+{
+	struct search *s = search_open();
+	int found = 0;
+
+	if (s && flow && seen)
+		found = conn_look_by(s, flow, seen);
+	search_close();
+	return found;
+}
+
+/* Sets how many packets came from its client (1a). */
+static __always_inline void conn_set_packets(const struct conn *seen, __u16 packets)
+{
+	struct conn *c = entry_far(seen->index);
+
+	if (c)
+		c->in_packets = packets;
+}
+
+/* How many lines the table has, and the index of one of them; 0: it is none. */
+static __always_inline __u32 entries_at(void)
+{
+	return (*(volatile __u32 *)&blocks.taken + *(volatile __u32 *)&blocks.spare) *
+	       BLOCK_ENTRIES;
+}
+
+static __always_inline __u32 entry_at(__u32 n)
+{
+	__u32 block = n / BLOCK_ENTRIES, taken = *(volatile __u32 *)&blocks.taken;
+
+	if (block >= taken)
+		block += SPARE_FIRST - taken;
+	return block * INDEX_LINES + 1 + n % BLOCK_ENTRIES;
+}
+
+/* What the entry of an index is, and its flow; 0 if there is none. */
+__noinline int entry_look(__u32 index, struct flow *flow, struct conn *seen)
+{
+	return flow && seen && entry_flow(index, flow) && conn_look(flow, seen) &&
+	       seen->index == index;
 }
 
 /* Whether a flow has an entry, which may be dead. */
 static __noinline int conn_exists(const struct flow *flow)
 {
-	union conn_key key;
+	__u32 hash;
 
-	return flow->family == AF_INET6 ? !!conn_find_in(flow, &key, AF_INET6)
-					: !!conn_find_in(flow, &key, AF_INET);
+	return !!entry_search(flow, &hash);
 }
 
-/* Enters a connection: 0, or an error if the flow has an entry or there is no room. */
-static __noinline long conn_put4(const struct flow *flow, const struct conn *c)
+/* The entry of a flow, dead or alive, with its bucket claimed; NULL if there is none, and no
+ * claim. bucket_release ends that. */
+static __always_inline struct conn *conn_claim(const struct flow *flow, __u32 *bucket)
 {
-	struct conn4 value = {};
+	struct search *s = search_open();
+	__u32 index;
 
-	flow_to4(flow, &value.flow);
-	conn_copy(c, (void *)&value + CONN4_FIELDS);
-	return map_update(conns4, &value.flow, &value, BPF_NOEXIST);
+	if (!s)
+		return 0;
+	search_for(s, flow);
+	index = search_claim(s);
+	*bucket = s->bucket;
+	search_close();
+	return index ? line_of(index, 1) : 0;
 }
 
-static __noinline long conn_put6(const struct flow *flow, const struct conn *c)
+static __always_inline int conn_lives(const struct conn *c)
 {
-	struct conn6 value = {};
-
-	value.flow = *flow;
-	conn_copy(c, (void *)&value + CONN6_FIELDS);
-	return map_update(conns6, &value.flow, &value, BPF_NOEXIST);
+	return !(c->flags & CONN_DEAD);
 }
 
-static __always_inline long conn_put(const struct flow *flow, const struct conn *c)
+/* Enters a connection: 0, or an error: -EEXIST if the flow has an entry, -E2BIG if there is no
+ * room at hand (room_prepare). */
+__noinline int conn_put(const struct flow *flow, struct conn *fresh)
 {
-	return flow->family == AF_INET6 ? conn_put6(flow, c) : conn_put4(flow, c);
+	struct search *s;
+	struct conn6 *six;
+	struct conn *c;
+	__u32 index;
+	int rc;
+
+	if (!flow || !fresh)
+		return -EINVAL;
+	index = room_take(entry_kind(flow->family));
+	c = index ? line_of(index, 1) : 0;
+	if (!c)
+		return -E2BIG;
+	s = search_open();
+	if (!s)
+		return -E2BIG;
+	search_for(s, flow);
+	entry_renew(c);
+	six = s->six ? line_of(index, 2) : 0;
+	if (six)
+		six->flow = s->key.six;
+	else
+		((struct conn4 *)c)->flow = s->key.four;
+	__builtin_memcpy((void *)c + CONN_WORD, (const void *)fresh + CONN_WORD, 8);
+	c->server = fresh->server;
+	c->controlled = fresh->controlled;
+	c->timeout = fresh->timeout;
+	c->told_end = 0;
+	c->told = 0;
+	c->index = index;
+	c->hash = s->hash;
+	c->link = s->tag;
+	fresh->index = index;
+	rc = entry_enter(s, c, index, fresh->expires);
+	search_close();
+	if (rc)
+		room_give(index);
+	return rc == -ENOMEM ? -E2BIG : rc;
 }
 
-/* Deletes an entry: 0, or an error. Only for its owner: see rule 3. */
-static __noinline long conn_forget(const struct flow *flow)
+/* Removes an entry of its owner (3) from the table: 0, or an error. */
+static __always_inline int conn_forget(const struct conn *c)
 {
-	union conn_key key;
-
-	if (flow->family == AF_INET6) {
-		key.six = *flow;
-		return map_delete(conns6, &key.six);
-	}
-	flow_to4(flow, &key.four);
-	return map_delete(conns4, &key.four);
+	return entry_take_out(c->index);
 }
 
 /* What must not have changed, in addition to the server, for an entry to be killed. */
@@ -192,41 +240,49 @@ enum kill_condition {
 	KILL_UNPROVEN = 0x8,
 };
 
-static __always_inline int conn_kill_in(const struct flow *flow, union conn_key *key,
-					struct conn *seen, __u32 conditions, __u8 family)
+/* Marks an entry as dead: 1, and `seen` is what it was in the end; 0 if another CPU has
+ * removed it, or it is not what was seen. */
+__noinline int conn_kill(const struct flow *flow, struct conn *seen, __u32 conditions)
 {
-	struct conn *c = conn_find_in(flow, key, family);
+	struct conn *c;
 	int killed = 0;
+	__u32 claim;
 
-	if (!c)
+	if (!flow || !seen)
 		return 0;
 	HOOK(CONN_KILL);
-	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && c->server == seen->server &&
+	c = conn_claim(flow, &claim);
+	if (!c)
+		return 0;
+	if (conn_lives(c) && c->server == seen->server &&
 	    !(conditions & KILL_SAME_STATE && c->state != seen->state) &&
 	    !(conditions & KILL_UNHELD && c->controlled) &&
 	    !(conditions & KILL_UNREAL && c->flags & CONN_ASSURED) &&
 	    !(conditions & KILL_UNPROVEN && !(c->flags & CONN_UNPROVEN))) {
 		conn_copy(c, seen);
 		c->flags = (c->flags & ~CONN_ADOPTED) | CONN_DEAD;
+		entry_set_end(c, DEAD_TIME);
 		killed = 1;
 	}
-	bpf_spin_unlock(&c->lock);
+	bucket_release(claim);
 	return killed;
 }
 
-/* Marks an entry as dead: 1, and `seen` is what it was in the end; 0 if another CPU has
- * removed it, or it is not what was seen. */
-static __noinline int conn_kill(const struct flow *flow, struct conn *seen, __u32 conditions)
+/* Leaves a dead entry to the sweep. */
+__noinline int conn_leave(const struct flow *flow)
 {
-	union conn_key key;
+	__u32 claim;
+	struct conn *c = flow ? conn_claim(flow, &claim) : 0;
 
-	return flow->family == AF_INET6 ? conn_kill_in(flow, &key, seen, conditions, AF_INET6)
-					: conn_kill_in(flow, &key, seen, conditions, AF_INET);
+	if (!c)
+		return 0;
+	if (!conn_lives(c))
+		c->flags |= CONN_LEFT;
+	bucket_release(claim);
+	return 0;
 }
 
-/* Changes the state, and whether it counts as active: 1, -1, 0 if as before. Under the
- * connection's lock. */
+/* Changes the state, and whether it counts as active: 1, -1, 0 if as before. Under the claim. */
 static __always_inline __s32 conn_become(struct conn *c, __u8 state)
 {
 	int now = counts_active(state);
@@ -249,298 +305,159 @@ struct conn_change {
 	__u8 state;   /* and after */
 };
 
-static __always_inline int conn_move_in(const struct flow *flow, union conn_key *key,
-					const struct packet *p, struct conn_change *change,
-					__u8 family)
-{
-	struct conn *c = conn_find_in(flow, key, family);
-	int moved = 0;
-
-	if (!c)
-		return 0;
-	HOOK(CONN_MOVE);
-	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family)) {
-		change->was = c->state;
-		change->state = next_state(change->was, p, change->by);
-		change->server = c->server;
-		change->active = conn_become(c, change->state);
-		moved = 1;
-	}
-	bpf_spin_unlock(&c->lock);
-	return moved;
-}
-
-/* Changes the state by a packet; 0 if the connection is gone. */
+/* Changes the state by a packet, and when the connection ends; 0 if it is gone. */
 __noinline int conn_move(const struct flow *flow, const struct packet *p,
 			 struct conn_change *change)
 {
-	union conn_key key;
+	struct settings *set = get_settings();
+	struct conn *c;
+	__u32 claim;
 
 	if (!flow || !p || !change)
 		return 0;
-	return flow->family == AF_INET6 ? conn_move_in(flow, &key, p, change, AF_INET6)
-					: conn_move_in(flow, &key, p, change, AF_INET);
-}
-
-static __always_inline int conn_mark_in(const struct flow *flow, union conn_key *key, __u32 server,
-					__u8 flag, __u8 family)
-{
-	struct conn *c = conn_find_in(flow, key, family);
-	int marked = 0, proven = 0;
-
+	HOOK(CONN_MOVE);
+	c = conn_claim(flow, &claim);
 	if (!c)
 		return 0;
-	/* If it is a stranger's by now, there is no entry of the flow to be marked. */
-	if (c->flags == flags_marked(c->flags, flag) && c->server == server)
-		return 1;
+	if (!conn_lives(c)) {
+		bucket_release(claim);
+		return 0;
+	}
+	change->was = c->state;
+	change->state = next_state(change->was, p, change->by);
+	change->server = c->server;
+	change->active = conn_become(c, change->state);
+	entry_set_end(c, time_coarse() + conn_timeout(change->server, change->state, set));
+	bucket_release(claim);
+	return 1;
+}
+
+/* Sets a flag of the entry that a flow has with this server, or clears CONN_UNPROVEN; 0 if it
+ * has none. */
+__noinline int conn_mark(const struct flow *flow, __u32 server, __u8 flag)
+{
+	int marked = 0, proven = 0;
+	struct conn *c;
+	__u32 claim;
+
+	if (!flow)
+		return 0;
 	HOOK(CONN_MARK);
-	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && c->server == server) {
+	c = conn_claim(flow, &claim);
+	if (!c)
+		return 0;
+	if (conn_lives(c) && c->server == server) {
 		proven = c->flags & flag & CONN_UNPROVEN;
 		c->flags = flags_marked(c->flags, flag);
 		marked = 1;
 	}
-	bpf_spin_unlock(&c->lock);
+	bucket_release(claim);
 	if (proven)
 		unproven_counted(server, -1);
 	return marked;
 }
 
-/* Sets a flag of the entry that a flow has with this server, or clears CONN_UNPROVEN; 0 if it
- * has none. */
-static __noinline int conn_mark(const struct flow *flow, __u32 server, __u8 flag)
-{
-	union conn_key key;
-
-	return flow->family == AF_INET6 ? conn_mark_in(flow, &key, server, flag, AF_INET6)
-					: conn_mark_in(flow, &key, server, flag, AF_INET);
-}
-
-static __always_inline int conn_disable_in(const struct flow *flow, union conn_key *key,
-					   __u32 server, __be16 port, __u8 family)
-{
-	struct conn *c = conn_find_in(flow, key, family);
-	int done = 0;
-
-	if (!c)
-		return 0;
-	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && c->server == server) {
-		c->port = port;
-		done = 1;
-	}
-	bpf_spin_unlock(&c->lock);
-	return done;
-}
-
 /* Gives a template an invalid port, under its own key; 0 if it is gone. */
 static __noinline int conn_disable(const struct flow *flow, __u32 server, __be16 port)
 {
-	union conn_key key;
-
-	return flow->family == AF_INET6 ? conn_disable_in(flow, &key, server, port, AF_INET6)
-					: conn_disable_in(flow, &key, server, port, AF_INET);
-}
-
-/* Whether its timer entry is early enough for an end at that time [ns]. */
-static __always_inline int timer_entry_before(const struct conn *c, __u64 expires, __u64 now)
-{
-	return (__s32)(tick_near(c->due, now) - tick_after(expires)) <= 1;
-}
-
-/* Lets the connection that was read end at `expires` instead of at `was` [ns]: without
- * its lock, see rule 1b. It has a timer entry that is early enough. */
-static __always_inline void conn_prolong(struct conn *c, __u64 was, __u64 expires)
-{
-	__sync_val_compare_and_swap(&c->expires, was, expires);
-}
-
-static __always_inline int conn_delay_in(const struct flow *flow, union conn_key *key,
-					 __u64 expires, __u32 state, __u8 family)
-{
-	struct conn *c = conn_find_in(flow, key, family);
-	__u64 now = now_coarse_ns();
+	__u32 claim;
+	struct conn *c = conn_claim(flow, &claim);
 	int done = 0;
 
 	if (!c)
 		return 0;
-	HOOK(CONN_EXTEND);
-	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family)) {
-		/* Who gave it another state says when that ends. */
-		done = c->state != state;
-		if (!done && timer_entry_before(c, expires, now)) {
-			c->expires = expires;
-			done = 1;
-		}
+	if (conn_lives(c) && c->server == server) {
+		c->port = port;
+		done = 1;
 	}
-	bpf_spin_unlock(&c->lock);
+	bucket_release(claim);
 	return done;
 }
 
-/* Writes when a flow's connection ends that is in a state [ns]; 0 if it needs an earlier
- * timer entry for that, or is gone. */
-static __noinline int conn_delay(const struct flow *flow, __u64 expires, __u32 state)
+/* Lets the connection that was read end at `expires` instead of at `was` [ns]: without a claim,
+ * see rule 1b. */
+static __always_inline void conn_prolong(struct conn *c, __u64 was, __u64 expires)
 {
-	union conn_key key;
-
-	return flow->family == AF_INET6 ? conn_delay_in(flow, &key, expires, state, AF_INET6)
-					: conn_delay_in(flow, &key, expires, state, AF_INET);
+	__sync_val_compare_and_swap(&c->expires, was, expires_as(expires, was));
 }
 
-/* What tells living entries, dead ones, and those of the wheel. */
-#define CONN_OWNED (CONN_DEAD | CONN_LEFT)
-
-/* What an entry has of it. The bit of CONN_LEFT is CONN_ADOPTED while the entry lives. */
-static __always_inline __u32 conn_owned(const struct conn *c)
+/* Has a template control n more connections, if it lives and leads to this server
+ * (NO_SERVER: to any, which is told). */
+__noinline int conn_hold(const struct flow *flow, __u32 *server, __s32 n)
 {
-	return c->flags & CONN_DEAD ? c->flags & CONN_OWNED : 0;
-}
+	struct conn *c;
+	__u32 claim;
+	int held = 0;
 
-/* A timer entry for a connection. */
-struct timer_change {
-	__u64 expires; /* when the connection ends; 0: as before [ns] */
-	__u32 tick;
-	__u32 number;  /* 0: it keeps its own */
-	__u32 instead; /* of this one; 0: of any */
-	__u32 state;   /* if `expires` is given: that it is for */
-	__u32 owned;   /* what it has of CONN_OWNED; a dead one is left to the wheel */
-	__u32 pad;
-};
-
-static __always_inline int conn_name_in(const struct flow *flow, union conn_key *key,
-					const struct timer_change *to, __u8 family)
-{
-	struct conn *c = conn_find_in(flow, key, family);
-	int named = 0;
-
+	if (!flow || !server)
+		return 0;
+	HOOK(CONN_HOLD);
+	c = conn_claim(flow, &claim);
 	if (!c)
 		return 0;
-	HOOK(CONN_TICK);
-	bpf_spin_lock(&c->lock);
-	if (conn_is_of(c, key, family) && conn_owned(c) == to->owned &&
-	    (!to->instead || conn_number(c) == to->instead) &&
-	    (!to->expires || c->state == to->state)) {
-		if (to->number) {
-			c->due = to->tick;
-			conn_set_number(c, to->number);
-		}
-		if (to->expires)
-			c->expires = to->expires;
-		if (to->owned)
-			c->flags |= CONN_LEFT;
-		named = 1;
+	if (conn_lives(c) && (*server == NO_SERVER || c->server == *server) &&
+	    (n > 0 || c->controlled >= -n) && !(n > 0 && conn_lapsed(c, time_coarse()))) {
+		c->controlled += n;
+		*server = c->server;
+		held = 1;
 	}
-	bpf_spin_unlock(&c->lock);
-	return named;
+	bucket_release(claim);
+	return held;
 }
 
-/* Makes a timer entry the one that a connection keeps; 0 if the connection is gone. */
-static __noinline int conn_name(const struct flow *flow, const struct timer_change *to)
-{
-	union conn_key key;
-
-	return flow->family == AF_INET6 ? conn_name_in(flow, &key, to, AF_INET6)
-					: conn_name_in(flow, &key, to, AF_INET);
-}
-
-/* What becomes of a connection whose timer entry is due. */
+/* What becomes of an entry that the sweep has come to. */
 enum due {
-	DUE_NOTHING, /* the entry is not kept: there is no connection, or it has another */
-	DUE_KEPT,    /* it is to be entered again */
-	DUE_OVER,    /* the connection is dead, and the wheel's */
+	DUE_NOTHING,
+	DUE_KEPT, /* it has got another time */
+	DUE_OVER, /* it is dead, and the sweep's */
 };
 
 /* A template whose connections are not over is looked at again after. */
 #define TEMPLATE_LINGER (60 * NSEC_PER_SEC)
 
-/* Whether a template that was due gets another time for its connections. */
-static __always_inline int template_lingers(const struct flow *flow, const struct conn *seen,
-					    __u64 now)
+/* Ends an entry whose bucket is claimed if its time is over, or it was left. */
+static __always_inline enum due conn_end_due(struct conn *c, __u64 now, struct conn *seen)
 {
-	return flow->template && seen->expires == now + TEMPLATE_LINGER;
+	__u64 was = entry_expires(c);
+
+	if (was < DEAD_TIME || was > now)
+		return DUE_NOTHING;
+	conn_copy(c, seen);
+	if (c->flags & CONN_DEAD) {
+		/* Else another CPU is about to remove it, or to leave it to the sweep. */
+		if (!(c->flags & CONN_LEFT))
+			return DUE_NOTHING;
+		c->flags &= ~CONN_LEFT;
+		return DUE_OVER;
+	}
+	if (c->state == CONN_TEMPLATE && c->controlled) {
+		entry_set_end(c, now + TEMPLATE_LINGER);
+		/* From then on, as in Linux, it is the template's own. */
+		c->timeout = TEMPLATE_LINGER / NSEC_PER_SEC;
+		/* That is no packet: a pair's other director knows of a later one. */
+		told_note(c, told_replica_end(c->expires), told_state(c), 1);
+		return DUE_KEPT;
+	}
+	if (__sync_val_compare_and_swap(&c->expires, was, expires_as(DEAD_TIME, was)) != was)
+		return DUE_NOTHING;
+	c->flags = (c->flags & ~CONN_ADOPTED) | CONN_DEAD;
+	return DUE_OVER;
 }
 
-static __always_inline enum due conn_due_in(const struct flow *flow, union conn_key *key,
-					    __u32 number, __u64 now, struct conn *seen, __u8 family)
+/* Likewise, of the entry of a flow. */
+static __noinline enum due conn_due(const struct flow *flow, __u64 now, struct conn *seen)
 {
-	struct conn *c = conn_find_in(flow, key, family);
-	enum due due = DUE_NOTHING;
-	struct settings *set = get_settings();
+	struct conn *c;
+	enum due due;
+	__u32 claim;
 
-	if (!c)
-		return due;
 	HOOK(CONN_DUE);
-	bpf_spin_lock(&c->lock);
-	if (conn_is_of(c, key, family) && conn_number(c) == number) {
-		__u64 until = c->flags & CONN_DEAD ? now : c->expires;
-
-		if (until <= now && flow->template && c->controlled && !(c->flags & CONN_DEAD)) {
-			c->expires = until = now + TEMPLATE_LINGER;
-			/* From then on, as in Linux, it is the template's own. */
-			c->timeout = TEMPLATE_LINGER / NSEC_PER_SEC;
-			/* That is no packet: a pair's other director knows of a later one. */
-			told_note(c, told_replica_end(c->expires), told_state(c), 1);
-		}
-		if (until > now)
-			told_lapse(c, now, told_timeout(flow, c, set));
-		/* Another CPU is about to remove it, or to leave it to the wheel: as the
-		 * element may be a stranger's next, it is not written. */
-		if (until > now || (c->flags & CONN_OWNED) == CONN_DEAD)
-			due = DUE_KEPT;
-		else
-			due = DUE_OVER;
-		if ((c->flags & CONN_OWNED) != CONN_DEAD)
-			c->due = wheel_tick_for(until, now);
-		conn_copy(c, seen);
-		if (due == DUE_OVER)
-			c->flags |= CONN_OWNED;
-	}
-	bpf_spin_unlock(&c->lock);
-	return due;
-}
-
-/* The wheel has come to a timer entry of a flow. */
-static __noinline enum due conn_due(const struct flow *flow, __u32 number, __u64 now,
-				    struct conn *seen)
-{
-	union conn_key key;
-
-	return flow->family == AF_INET6 ? conn_due_in(flow, &key, number, now, seen, AF_INET6)
-					: conn_due_in(flow, &key, number, now, seen, AF_INET);
-}
-
-static __always_inline int conn_hold_in(const struct flow *flow, union conn_key *key, __u32 *server,
-					__s32 n, __u8 family)
-{
-	struct conn *c = conn_find_in(flow, key, family);
-	__u32 wanted = *server;
-	int held = 0;
-
+	c = conn_claim(flow, &claim);
 	if (!c)
-		return 0;
-	HOOK(CONN_HOLD);
-	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && (wanted == NO_SERVER || c->server == wanted) &&
-	    (n > 0 || c->controlled >= -n)) {
-		c->controlled += n;
-		wanted = c->server;
-		held = 1;
-	}
-	bpf_spin_unlock(&c->lock);
-	*server = wanted;
-	return held;
-}
-
-/* Has a template control n more connections, if it lives and leads to this server
- * (NO_SERVER: to any, which is told). */
-static __noinline int conn_hold(const struct flow *flow, __u32 *server, __s32 n)
-{
-	union conn_key key;
-
-	return flow->family == AF_INET6 ? conn_hold_in(flow, &key, server, n, AF_INET6)
-					: conn_hold_in(flow, &key, server, n, AF_INET);
+		return DUE_NOTHING;
+	due = conn_end_due(c, now, seen);
+	bucket_release(claim);
+	return due;
 }
 
 #endif

@@ -18,19 +18,6 @@
 #include "replies.h"
 #include "template.h"
 
-/* For how much longer a server may have its connections [ns]: the setting
- * drain_timeout ends those of one that has weight 0 for so long. */
-static __always_inline __u64 server_lease(const struct server *s, const struct settings *set)
-{
-	__u64 until, now;
-
-	if (!set->drain_timeout || s->weight)
-		return ~0ULL;
-	until = s->quiescent + set->drain_timeout * NSEC_PER_SEC;
-	now = now_coarse_ns();
-	return until > now ? until - now : 0;
-}
-
 /* Whether a server is draining, and its deadline is over. */
 static __always_inline int drain_over(const struct server *s)
 {
@@ -45,32 +32,20 @@ static __always_inline int reset_due(const struct packet *p, const struct server
 	       !(p->tcp_bits & (TCP_BIT_SYN | TCP_BIT_RST)) && drain_over(s);
 }
 
-/* The time that a connection may live without a packet [ns]. */
-static __always_inline __u64 conn_timeout(__u32 server, __u8 state, const struct settings *set)
-{
-	__u64 timeout = set->timeout[state & 31], lease;
-	struct server *s;
-
-	if (!set->drain_timeout)
-		return timeout;
-	s = bpf_map_lookup_elem(&servers, &server);
-	lease = s ? server_lease(s, set) : timeout;
-	return lease < timeout ? lease : timeout;
-}
-
 /* Follows a packet's effect on state, counts and expiry (set_tcp_state). */
 static __always_inline void conn_follow(struct packet *p, const struct flow *flow,
 					const struct conn *seen, __u32 direction,
 					const struct settings *set)
 {
 	struct conn_change change = { .was = seen->state, .state = seen->state };
-	__u64 timeout;
+	int moved;
 
 	change.by = rules(seen->state, direction, set);
 	change.server = seen->server;
 	/* A later fragment says nothing of the connection, but that it lives. */
-	if (has_states(seen->state) && p->part != LATER_PART &&
-	    next_state(seen->state, p, change.by) != seen->state && conn_move(flow, p, &change)) {
+	moved = has_states(seen->state) && p->part != LATER_PART &&
+		next_state(seen->state, p, change.by) != seen->state && conn_move(flow, p, &change);
+	if (moved) {
 		if (change.state != change.was) {
 			p->news |= NEWS_STATE;
 			p->was = change.was;
@@ -85,12 +60,8 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 	}
 	if (seen->state == CONN_UDP && direction == FROM_SERVER)
 		conn_assure(flow, seen);
-	timeout = conn_timeout(change.server, change.state, set);
-	/* When a state ends that another CPU gave it is not what was seen. */
-	if (change.state != change.was || change.was != seen->state)
-		conn_end_at(flow, seen, time_coarse() + timeout, change.state);
-	else
-		conn_extend(flow, seen, timeout, change.state);
+	if (!moved)
+		conn_extend(seen, conn_timeout(seen->server, seen->state, set));
 	if (change.state != change.was) {
 		HOOK(CONN_MOVED);
 		follow_tell(flow, 0, FOLLOW_STATE, change.was);
@@ -134,8 +105,8 @@ static __always_inline void conn_begin(const struct packet *p, struct conn *fres
 static __noinline int replies_kept(const struct flow *reverse, const struct flow *flow,
 				   __u32 inactive)
 {
-	struct flow client;
-	struct conn seen;
+	struct flow client = {};
+	struct conn seen = {};
 
 	return reply_conn(reverse, &client, &seen) && !flow_equal(&client, flow) &&
 	       (inactive || !(seen.flags & CONN_INACTIVE));
@@ -167,18 +138,18 @@ static __always_inline long replies_enter(const struct flow *flow, const struct 
  * replies are found by: 0, or not (see conn_insert). With -ECANCELED it was taken back, with
  * -ENOENT another CPU has removed it: see conn_withdrawn. */
 static __always_inline int conn_enter(const struct flow *flow, struct conn *fresh,
-				      const struct server *s, __u64 timeout, int inherits,
+				      const struct server *s, __u64 timeout,
 				      const struct conn_record *r)
 {
 	int rc;
 
 	if (reply_listed(flow, fresh, s))
 		fresh->flags |= CONN_LISTED;
-	rc = conn_insert(flow, fresh, timeout, inherits);
-	if (!rc && !replies_enter(flow, fresh, s, r))
-		return 0;
-	if (rc && rc != -ENOENT)
+	rc = conn_insert(flow, fresh, timeout);
+	if (rc)
 		return rc;
+	if (!replies_enter(flow, fresh, s, r))
+		return 0;
 	/* A hairpin may lack a port. */
 	if (!(fresh->flags & CONN_HAIRPIN))
 		defence_alarm();
@@ -204,7 +175,7 @@ static __always_inline int conn_create(struct packet *p, struct conn *fresh, con
 	__u8 before = state_before(p->flow.protocol);
 	int rc;
 
-	rc = conn_enter(&p->flow, fresh, s, conn_timeout(fresh->server, fresh->state, set), 1, 0);
+	rc = conn_enter(&p->flow, fresh, s, conn_timeout(fresh->server, fresh->state, set), 0);
 	/* Who removed it at once has reported its end. */
 	if (!rc || rc == -ENOENT)
 		follow_tell(&p->flow, fresh, FOLLOW_OPEN, before);

@@ -12,8 +12,15 @@
 #include "settings.h"
 #include "sync.h"
 
+/* Notes of a packet whose flow was looked up that there is an entry, which does not live any
+ * more: it is ended before a new connection is scheduled. */
+static __always_inline void note_lapsed(struct packet *p, const struct conn *seen)
+{
+	p->inherited.lapsed = seen->index != 0;
+}
+
 /* A packet of a connection from its client. */
-static __always_inline int conn_in(struct packet *p, const struct flow *flow, struct conn *c,
+static __always_inline int conn_in(struct packet *p, const struct flow *flow,
 				   const struct conn *seen, const struct server *s,
 				   const struct settings *set)
 {
@@ -23,7 +30,7 @@ static __always_inline int conn_in(struct packet *p, const struct flow *flow, st
 	if (p->part != LATER_PART) {
 		packets = packets_after(seen->in_packets, set);
 		if (packets != seen->in_packets)
-			c->in_packets = packets;
+			conn_set_packets(seen, packets);
 		if (set->syncing)
 			p->packets = packets;
 	}

@@ -6,7 +6,9 @@
 #ifndef IMBANG_CONN_STATE_H
 #define IMBANG_CONN_STATE_H
 
+#include "clock.h"
 #include "defence.h"
+#include "maps.h"
 #include "packet.h"
 #include "sctp_state.h"
 #include "tcp.h"
@@ -48,6 +50,32 @@ static __always_inline __u8 state_before(__u8 protocol)
 	if (protocol == IPPROTO_TCP)
 		return TCP_NONE;
 	return protocol == IPPROTO_SCTP ? SCTP_NONE : CONN_UDP;
+}
+
+/* For how much longer a server may have its connections [ns]: the setting
+ * drain_timeout ends those of one that has weight 0 for so long. */
+static __always_inline __u64 server_lease(const struct server *s, const struct settings *set)
+{
+	__u64 until, now;
+
+	if (!set->drain_timeout || s->weight)
+		return ~0ULL;
+	until = s->quiescent + set->drain_timeout * NSEC_PER_SEC;
+	now = now_coarse_ns();
+	return until > now ? until - now : 0;
+}
+
+/* The time that a connection may live without a packet [ns]. */
+static __always_inline __u64 conn_timeout(__u32 server, __u8 state, const struct settings *set)
+{
+	__u64 timeout = set->timeout[state & 31], lease;
+	struct server *s;
+
+	if (!set->drain_timeout)
+		return timeout;
+	s = bpf_map_lookup_elem(&servers, &server);
+	lease = s ? server_lease(s, set) : timeout;
+	return lease < timeout ? lease : timeout;
 }
 
 #endif

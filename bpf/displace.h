@@ -6,10 +6,6 @@
  * another's, nor the template that it has just made. So a flood of one service makes room for all,
  * and the entries of the flood displace each other. What is proven stays, and so do the connections
  * of TCP, where a flood is kept out by challenges.
- *
- * The timer entry goes with the room: entries that end early would leave theirs behind, and at
- * the rate of a flood there would be none left. It gets the new flow while it is in its slot
- * (timer_entry_assume), and the new connection inherits it.
  */
 #ifndef IMBANG_DISPLACE_H
 #define IMBANG_DISPLACE_H
@@ -20,7 +16,6 @@
 #include "packet.h"
 #include "rng.h"
 #include "sweep.h"
-#include "wheel.h"
 
 /* Entries that are looked at, by chance, at most. */
 #define DISPLACE_TRIES 32
@@ -34,39 +29,15 @@
 #define NO_SERVICE 0xffffffffU
 
 struct displacing {
-	__u32 number; /* of the best entry's timer entry; 0: none was found */
-	__u32 rank;   /* of it */
-	__u32 kept;   /* timer entry of the packet's own template, which stays; 0: none */
-	__u32 most;   /* id of the service that has most, or NO_SERVICE */
-	__u8 own;     /* the packet is for that one */
-	__u8 calls;   /* what is short are numbers of calls */
+	__u32 index; /* of the best entry; 0: none was found */
+	__u32 rank;  /* of it */
+	__u32 kept;  /* index of the packet's own template, which stays; 0: none */
+	__u32 most;  /* id of the service that has most, or NO_SERVICE */
+	__u8 own;    /* the packet is for that one */
+	__u8 calls;  /* what is short are numbers of calls */
 	__u8 family;
-	__u8 used;              /* free lists of which entries were taken */
-	__u8 lists[FREE_LISTS]; /* which these are: few where few CPUs open connections */
+	__u8 pad;
 };
-
-static long displace_list(__u32 i, struct displacing *d)
-{
-	struct free_timer_entries *free = free_list_of(i, d->family);
-
-	if (free && free->fresh)
-		d->lists[d->used++ % FREE_LISTS] = i;
-	return 0;
-}
-
-/* A timer entry that was taken once, by chance. */
-static __always_inline __u32 displace_number(const struct displacing *d)
-{
-	__u32 chance = random_u32(), used = d->used, fresh, list;
-	struct free_timer_entries *free;
-
-	if (!used)
-		return 0;
-	list = d->lists[chance % used % FREE_LISTS];
-	free = free_list_of(list, d->family);
-	fresh = free ? free->fresh : 0;
-	return fresh ? timer_entry_number(list, chance / FREE_LISTS % fresh) : 0;
-}
 
 static __always_inline int displaceable(const struct flow *flow, const struct conn *seen,
 					const struct displacing *d)
@@ -80,13 +51,13 @@ static __always_inline int displaceable(const struct flow *flow, const struct co
 
 static long displace_look(__u32 i, struct displacing *d)
 {
-	__u32 number = displace_number(d), rank;
+	__u32 lines = entries_at(), index = lines ? entry_at(random_u32() % lines) : 0, rank;
+	struct flow flow = {};
 	struct server *s;
-	struct conn seen;
-	struct flow flow;
+	struct conn seen = {};
 
-	if (!timer_entry_flow(number, d->family, &flow) || !conn_look(&flow, &seen) ||
-	    seen.number != number || number == d->kept || !displaceable(&flow, &seen, d))
+	if (!entry_look(index, &flow, &seen) || flow.family != d->family || index == d->kept ||
+	    !displaceable(&flow, &seen, d))
 		return 0;
 	rank = seen.in_packets;
 	if (seen.flags & CONN_ASSURED)
@@ -97,11 +68,11 @@ static long displace_look(__u32 i, struct displacing *d)
 	if (rank >= d->rank || (d->own && rank & RANK_OTHERS))
 		return 0;
 	d->rank = rank;
-	d->number = number;
+	d->index = index;
 	return rank <= RANK_LEAST;
 }
 
-/* The timer entry of the one that is to end; 0: none was found. */
+/* The index of the one that is to end; 0: none was found. */
 static __noinline __u32 displace_find(const struct packet *p, __u8 calls)
 {
 	struct displacing d = { .rank = ~0U, .most = NO_SERVICE, .calls = calls };
@@ -115,37 +86,37 @@ static __noinline __u32 displace_find(const struct packet *p, __u8 calls)
 	if (crowds->most)
 		d.most = crowds->service;
 	d.own = s && s->service == d.most;
-	bpf_loop(FREE_LISTS, displace_list, &d, 0);
 	bpf_loop(TRIES(DISPLACE_TRIES), displace_look, &d, 0);
-	return d.number;
+	return d.index;
 }
 
 /* Ends an entry for a packet that found no room (no_room): 0, or 1 if there is some now. */
 __noinline int displace(struct packet *p)
 {
 	struct handshake_counts *h = get_handshakes();
-	struct conn seen;
-	struct flow flow;
-	__u32 number;
+	struct flow flow = {};
+	struct conn seen = {};
+	__u8 full;
 
 	if (!p || !h)
 		return 0;
-	number = displace_find(p, p->inherited.full == FULL_CALLS);
+	full = p->inherited.full;
 	p->inherited.full = FULL_NONE;
-	if (!timer_entry_flow(number, p->flow.family, &flow) || !conn_look(&flow, &seen) ||
-	    seen.number != number || !sweep_end(&flow, &seen, KILL_UNPROVEN))
+	p->inherited.again = 1;
+	if (full == FULL_LAPSED)
+		return conn_lapse(&p->flow);
+	if (!entry_look(displace_find(p, full == FULL_CALLS), &flow, &seen) ||
+	    !sweep_end(&flow, &seen, KILL_UNPROVEN))
 		return 0;
 	h->displaced++;
-	if (timer_entry_assume(seen.number, &p->flow, tick_near(seen.due, now_coarse_ns()))) {
-		p->inherited.due = seen.due;
-		p->inherited.number = seen.number;
-	}
 	return 1;
 }
 
 /* Whether a packet that would open a connection found no room. */
 static __always_inline int no_room(const struct packet *p, int decision)
 {
+	if (decision == UNDECIDED)
+		return p->inherited.full == FULL_LAPSED;
 	return decision == VERDICT_DROP && p->reason == REASON_DROP_TABLE_FULL && p->inherited.full;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Connections and templates expire: each tick the wheel's timer takes the timer
- * entries that are due; their connections either end or get a later entry.
+ * Connections and templates expire: a timer sweeps the connection table, block by block. Memory is
+ * read in its order, which the CPU reads ahead. A small table is swept at each tick; a big one
+ * within a second, some blocks at each beat, so that no callback takes long.
  */
 #ifndef IMBANG_EXPIRY_H
 #define IMBANG_EXPIRY_H
@@ -11,111 +12,183 @@
 #include "removal.h"
 #include "sync.h"
 #include "template.h"
-#include "wheel.h"
 
-/* The wheel has come to a timer entry of this flow: 1 if it is to be kept once
- * more, and was entered for that. */
-static __always_inline int conn_timer_entry(const struct flow *flow, __u32 number, __u64 now)
+/* Blocks of one callback, at most: some 100 us. */
+#define SWEEP_BLOCKS 128
+#define SWEEP_STEPS (SWEEP_BLOCKS * (INDEX_LINES + 16)) /* more than they can take */
+#define SWEEP_LONGEST 150000                            /* [ns] of a callback */
+#define SWEEP_PAUSE 1000000                             /* [ns] */
+#define SWEEP_PASS (NSEC_PER_SEC * 3 / 4)
+
+struct walk {
+	__u64 now;
+	__u64 used;   /* lines of the block that have an entry */
+	__u32 at;     /* the block's place in both ranges */
+	__u32 end;    /* of this beat */
+	__u32 number; /* of the block */
+	__u32 line;
+	__u32 due; /* of eight lines, those to be looked at */
+	__u32 lapses;
+	__u32 late;
+	__u64 until; /* this callback may run [ns] */
+};
+
+/* The sweep has come to an entry. */
+__noinline int sweep_entry(__u32 index, __u64 now)
 {
-	struct conn seen;
+	struct conn seen = {};
+	struct flow flow = {};
+	enum due due;
 
-	switch (conn_due(flow, number, now, &seen)) {
-	case DUE_NOTHING:
+	if (!entry_flow(index, &flow))
 		return 0;
-	case DUE_OVER:
-		if (!(seen.flags & CONN_DEAD)) { /* else the CPU did that which left it */
-			conn_release(flow, &seen);
-			follow_tell(flow, &seen, FOLLOW_CLOSE, 0);
+	due = conn_due(&flow, now, &seen);
+	if (due == DUE_KEPT)
+		sync_linger(&flow);
+	if (due != DUE_OVER)
+		return 0;
+	if (!(seen.flags & CONN_DEAD)) { /* else the CPU did that which left it */
+		conn_release(&flow, &seen);
+		follow_tell(&flow, &seen, FOLLOW_CLOSE, 0);
+	}
+	return entry_drop(&flow, &seen);
+}
+
+/* What backups know of an entry is forgotten before its time wraps around. */
+__noinline int sweep_told(__u32 index, __u64 now)
+{
+	struct settings *set = get_settings();
+	struct flow flow = {};
+	struct conn *c;
+	__u32 claim;
+
+	if (!entry_flow(index, &flow))
+		return 0;
+	c = conn_claim(&flow, &claim);
+	if (!c)
+		return 0;
+	if (conn_lives(c))
+		told_lapse(c, now, told_timeout(&flow, c, set));
+	bucket_release(claim);
+	return 0;
+}
+
+/* Eight lines of a block: which are due. No branch waits for them. A function, for the
+ * stack's sake. */
+static __noinline __u64 sweep_lines(const struct walk *w)
+{
+	void *block = block_of(w->number);
+	__u64 nothing = unknown_zero(), due = 0, expires, told = w->lapses;
+
+#pragma unroll
+	for (__u32 n = 0; n < 8; n++) {
+		struct conn *c = block_line(block, w->line + n, 1);
+
+		expires = c ? entry_expires(c) : nothing;
+		due |= (not_after(DEAD_TIME, expires) & not_after(expires, w->now)) << n;
+		due |= (not_after(DEAD_TIME, expires) & told & truth(c ? c->told_end : nothing))
+		       << n;
+	}
+	return due & w->used >> w->line;
+}
+
+/* The next block: 1 if there is none in this beat. */
+static __always_inline long sweep_block(struct walk *w)
+{
+	__u32 taken = *(volatile __u32 *)&blocks.taken, spare = *(volatile __u32 *)&blocks.spare;
+	struct block_head *head;
+	__u32 free;
+
+	w->used = 0;
+	w->line = 0;
+	if (w->at >= taken + spare || w->at >= w->end)
+		return 1;
+	w->number = w->at < taken ? w->at : SPARE_FIRST + w->at - taken;
+	w->at++;
+	head = block_head(w->number);
+	if (!head || head->kind == BLOCK_BUCKETS || head->kind == BLOCK_NONE)
+		return 0;
+	w->used = ~block_free(head) & free_lines(head->kind);
+	free = bits_of(block_free(head) & free_lines(head->kind));
+	blocks.counting += head->kind == BLOCK_ENTRIES6 ? 2 * free : free;
+	blocks.counted += bits_of(w->used);
+	return 0;
+}
+
+/* One step of the sweep: an entry that is due, or eight lines, or another block. In one
+ * callback, as what ends an entry needs the other frames. */
+static long sweep_step(__u32 i, struct walk *w)
+{
+	__u32 index;
+
+	if (w->due) {
+		if (bpf_ktime_get_ns() > w->until) {
+			w->late = 1;
+			return 1;
 		}
-		if (!conn_clear(flow, &seen))
-			return 0;
-		break;
-	case DUE_KEPT:
-		break;
+		index = w->number * INDEX_LINES + w->line - 8 + lowest_bit(w->due);
+		w->due &= w->due - 1;
+		if (w->lapses)
+			sweep_told(index, w->now);
+		sweep_entry(index, w->now);
+		return 0;
 	}
-	wheel_enter(number, flow->family, tick_near(seen.due, now));
-	if (template_lingers(flow, &seen, now))
-		sync_linger(flow);
-	return 1;
-}
-
-/* What is taken from a slot. */
-struct wheel_list {
-	__u64 now;
-	__u32 next;
-	__u8 family;
-};
-
-static long wheel_keep(__u32 i, struct wheel_list *list)
-{
-	__u32 number = list->next;
-	__u32 *next = timer_entry_next(number, list->family);
-	struct flow flow;
-
-	if (!number || !next)
-		return 1;
-	list->next = *next;
-	if (!timer_entry_flow(number, list->family, &flow) ||
-	    !conn_timer_entry(&flow, number, list->now))
-		timer_entry_give(number, list->family);
+	if (!(w->used >> (w->line & 63)) || w->line >= 64)
+		return sweep_block(w);
+	w->due = sweep_lines(w);
+	w->line += 8;
 	return 0;
 }
 
-struct wheel_turn {
-	__u32 from;
-	__u64 now;
-};
-
-static long wheel_tick(__u32 i, struct wheel_turn *turn)
+/* One beat: some blocks. The time until the next one [ns]. */
+static __always_inline __u64 sweep_table(struct clock *c, __u64 now)
 {
-	struct wheel_list four = { .now = turn->now, .family = AF_INET };
-	struct wheel_list six = { .now = turn->now, .family = AF_INET6 };
-	__u32 tick = turn->from + i;
-	struct wheel_slot *slot = wheel_slot_of(tick);
-	struct clock *c = wheel_clock();
-	struct wheel_due due;
+	__u32 all = *(volatile __u32 *)&blocks.taken + *(volatile __u32 *)&blocks.spare;
+	struct walk w = { .now = now, .at = c->cursor, .end = c->cursor + SWEEP_BLOCKS };
 
-	if (!slot || !c)
-		return 1;
-	/* First: see wheel.h. */
-	*(volatile __u32 *)&c->tick = tick;
-	due = wheel_take(slot);
-	if (due.first4) {
-		four.next = due.first4;
-		bpf_loop(TIMER_ENTRIES, wheel_keep, &four, 0);
+	w.until = bpf_ktime_get_ns() + SWEEP_LONGEST;
+	if (TIMERS_OFF) {
+		w.end = all;
+		w.until = ~0ULL;
 	}
-	if (due.first6) {
-		six.next = due.first6;
-		bpf_loop(TIMER_ENTRIES, wheel_keep, &six, 0);
+	w.lapses = !(c->passes & 15);
+	bpf_loop(TIMERS_OFF ? 1 << 23 : SWEEP_STEPS, sweep_step, &w, 0);
+	if (w.late) { /* the block that it came to is not done */
+		c->cursor = w.at - 1;
+		return SWEEP_PAUSE;
 	}
-	return 0;
+	c->cursor = w.at;
+	merge_if_due();
+	if (w.at < all)
+		return SWEEP_PASS / (all / SWEEP_BLOCKS + 1);
+	c->cursor = 0;
+	c->passes++;
+	blocks.free = blocks.counting;
+	blocks.used = blocks.counted;
+	blocks.counting = 0;
+	blocks.counted = 0;
+	return all <= SWEEP_BLOCKS ? TICK : SWEEP_PASS / (all / SWEEP_BLOCKS + 1);
 }
 
-static int wheel_timer(void *map, __u32 *key, struct clock *c)
+static int table_timer(void *map, __u32 *key, struct clock *c)
 {
-	__u64 now = now_ns();
-	struct wheel_turn turn = { .from = c->tick + 1, .now = now };
+	__u64 now = now_ns(), next;
 	__u32 present = tick_after(now) - 1;
-	__u32 behind = present - c->tick;
 
 	if (clock_ends())
 		return 0;
-	if ((__s32)behind > 0) {
-		/* More than a revolution behind, one of them takes every list. */
-		if (behind > WHEEL_SLOTS) {
-			behind = WHEEL_SLOTS;
-			turn.from = present - WHEEL_SLOTS + 1;
-		}
-		bpf_loop(behind, wheel_tick, &turn, 0);
+	next = sweep_table(c, now);
+	if (present != c->tick) {
+		c->tick = present;
 		attack_judge(now);
 	}
-	bpf_timer_start(&c->timer, TICK, 0);
+	bpf_timer_start(&c->timer, next < TICK ? next : TICK, 0);
 	return 0;
 }
 
-static __always_inline int wheel_start(void)
+static __always_inline int table_start(void)
 {
-	return clock_start(CLOCK_WHEEL, wheel_timer, TICK);
+	return clock_start(CLOCK_TABLE, table_timer, TICK);
 }
 
 #endif

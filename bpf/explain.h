@@ -22,7 +22,7 @@ static __always_inline void explain_conn(const struct flow *flow, const struct c
 {
 	struct control control = control_of(c);
 	struct flow key;
-	struct conn t;
+	struct conn t = {};
 
 	explanation->expires = c->expires;
 	explanation->state = c->state;
@@ -41,7 +41,7 @@ __noinline int foresee_conn(struct packet *p)
 {
 	struct explanation *explanation = p ? story_of(p) : 0;
 	struct settings *set = get_settings();
-	struct conn seen;
+	struct conn seen = {};
 	struct server *s;
 
 	if (!explanation)

@@ -119,8 +119,8 @@ __noinline int may_be_anothers(const struct packet *p)
 {
 	struct settings *set = get_settings();
 	struct service *svc;
-	struct flow client;
-	struct conn seen;
+	struct flow client = {};
+	struct conn seen = {};
 
 	if (!p || p->peek || p->outdated)
 		return 0;

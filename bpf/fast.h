@@ -119,7 +119,7 @@ static __always_inline int fast_reply(struct packet *p, struct settled *s, union
 	struct flow client;
 
 	s->side = NAT_SOURCE;
-	s->conn = reply_conn_in(&p->flow, &client, owner, key, &s->seen, family, 1);
+	s->conn = reply_conn_in(&p->flow, &client, owner, key, &s->seen, family);
 	/* The server of a connection that was listed is not looked at here: it may be
 	 * draining. */
 	if (s->conn && !(set->draining && (!owner || owner->shared)))
@@ -143,6 +143,8 @@ static __always_inline int fast_owner(void *ctx, enum hook hook, struct packet *
 	s->conn = conn_look_in(&p->flow, key, &s->seen, family);
 	if (s->conn)
 		return 0;
+	if (s->seen.index) /* it is over */
+		return UNDECIDED;
 	if (expect_replies || !set->one_device)
 		return replies;
 	replies = fast_reply(p, s, key, set, family);
@@ -189,8 +191,7 @@ static __always_inline void fast_direct(struct packet *p, const struct settled *
 	p->forward = s->seen.forward;
 }
 
-/* Whether the packet is one of many: its connection lives longer, without a new
- * timer entry. */
+/* Whether the packet is one of many: its connection lives longer. */
 static __always_inline int fast_steady(struct packet *p, struct settled *s,
 				       const struct settings *set)
 {
@@ -210,7 +211,7 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 	} else {
 		s->expires = conn_later(&s->seen, now, set->timeout[next & 31]);
 	}
-	return !s->expires || timer_entry_before(&s->seen, s->expires, now);
+	return 1;
 }
 
 /* Whether the packet is one that backups may have to be told of: then it is not for the
@@ -244,50 +245,59 @@ union fast_change {
 	__u64 word;
 };
 
-/* Changes the state of a connection to what it is expected to be, and when it ends
- * (`expires` [ns]; 0: as before), if no tracer is to be told; FAST_MOVED and more if so. A reply
- * also counts for it. */
-static __always_inline int fast_move(struct conn *c, const union conn_key *key, __u64 word,
-				     __u64 expires, __u8 family)
+/* Changes the state of a connection to what it is expected to be, and when it ends (`expires` [ns];
+ * 0: as before); FAST_MOVED and more if so. A reply also counts for it. */
+static __always_inline int fast_move(struct search *s, __u64 word, __u64 expires)
 {
+	__u32 index = search_claim(s), bucket = s->bucket;
+	struct conn *c = index ? line_of(index, 1) : 0;
 	union fast_change change = { .word = word };
 	struct settings *set = get_settings();
 	__u32 by, moved = 0;
 	__s32 active;
 
-	if (traced())
+	search_close();
+	if (!c)
 		return 0;
 	by = rules(TCP_NONE, change.direction, set);
-	HOOK(CONN_FAST);
-	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && c->server == change.server &&
+	if (conn_lives(c) && c->server == change.server &&
 	    (!c->template || c->state == change.expected) &&
 	    (has_states(c->state) ? tcp_next_state(c->state, change.bits, by) : c->state) ==
 		    change.expected) {
 		moved = FAST_MOVED | c->state;
 		active = conn_become(c, change.expected);
 		if (expires)
-			c->expires = expires;
+			entry_set_end(c, expires);
 		if (active)
 			moved |= active > 0 ? FAST_ACTIVE : FAST_INACTIVE;
 		if (c->flags & change.marks & CONN_UNPROVEN)
 			moved |= FAST_PROVEN;
 		c->flags = flags_marked(c->flags, change.marks);
 	}
-	bpf_spin_unlock(&c->lock);
+	bucket_release(bucket);
 	return moved;
 }
 
-static __noinline int fast_move4(struct conn *c, const union conn_key *key, __u64 change,
-				 __u64 expires)
+__noinline int fast_move4(const struct flow4 *flow, __u64 word, __u64 expires)
 {
-	return fast_move(c, key, change, expires, AF_INET);
+	struct search *s = search_open();
+
+	if (!flow || !s)
+		return 0;
+	s->six = 0;
+	s->key.four = *flow;
+	search_hash(s, hash4(flow));
+	return fast_move(s, word, expires);
 }
 
-static __noinline int fast_move6(struct conn *c, const union conn_key *key, __u64 change,
-				 __u64 expires)
+__noinline int fast_move6(const struct flow *flow, __u64 word, __u64 expires)
 {
-	return fast_move(c, key, change, expires, AF_INET6);
+	struct search *s = search_open();
+
+	if (!flow || !s)
+		return 0;
+	search_for(s, flow);
+	return fast_move(s, word, expires);
 }
 
 static __always_inline int fast_follow(const struct packet *p, struct settled *s,
@@ -302,8 +312,11 @@ static __always_inline int fast_follow(const struct packet *p, struct settled *s
 	change.expected = p->state;
 	if (s->side == NAT_SOURCE)
 		change.marks = reply_marks(&s->seen, p->tcp_bits, 0);
-	moved = family == AF_INET ? fast_move4(s->conn, key, change.word, s->expires)
-				  : fast_move6(s->conn, key, change.word, s->expires);
+	if (traced())
+		return 0;
+	HOOK(CONN_FAST);
+	moved = family == AF_INET ? fast_move4(&key->four, change.word, s->expires)
+				  : fast_move6(&key->six, change.word, s->expires);
 	if (!moved)
 		return 0;
 	s->expires = 0;

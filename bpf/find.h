@@ -35,23 +35,24 @@ static __always_inline int reply_found(struct packet *p, const struct flow *clie
 __noinline int find(struct packet *p, int expect_replies)
 {
 	struct settings *set = get_settings();
-	struct flow client;
-	struct conn seen, *c;
+	struct flow client = {};
+	struct conn seen = {};
 	struct server *s;
 
 	if (!p)
 		return VERDICT_DROP;
 	if (expect_replies && reply_conn(&p->flow, &client, &seen))
 		return reply_found(p, &client, &seen, set);
-	c = conn_look(&p->flow, &seen);
-	if (c) {
+	if (conn_look(&p->flow, &seen)) {
 		s = available_server(&seen);
 		if (s && reset_due(p, s))
 			return conn_reset(p, &p->flow, &seen,
 					  replies_seen(&seen) ? FROM_CLIENT : CLIENT_ONLY, set);
 		if (!conn_outdated(p, &seen, s, set))
-			return s ? conn_in(p, &p->flow, c, &seen, s, set) : conn_orphaned(p, &seen);
+			return s ? conn_in(p, &p->flow, &seen, s, set) : conn_orphaned(p, &seen);
 		p->outdated = 1;
+	} else {
+		note_lapsed(p, &seen);
 	}
 	return UNDECIDED;
 }
@@ -61,8 +62,8 @@ __noinline int find(struct packet *p, int expect_replies)
 __noinline int find_reply(struct __sk_buff *skb, struct packet *p)
 {
 	struct settings *set = get_settings();
-	struct flow client;
-	struct conn seen;
+	struct flow client = {};
+	struct conn seen = {};
 
 	if (!p || !reply_conn(&p->flow, &client, &seen))
 		return UNDECIDED;
@@ -89,8 +90,9 @@ __noinline int find_later(struct __sk_buff *skb, struct packet *p)
 {
 	struct settings *set = get_settings();
 	struct fragment *f;
-	struct flow client;
-	struct conn seen, *c;
+	struct flow client = {};
+	struct conn seen = {};
+	int found;
 	struct server *s;
 
 	if (!p)
@@ -102,18 +104,18 @@ __noinline int find_later(struct __sk_buff *skb, struct packet *p)
 		return one_packet_later(p, f->server);
 	client = f->client;
 	p->flow.protocol = client.protocol;
-	c = conn_look(&client, &seen);
+	found = conn_look(&client, &seen);
 	if (f->direction == FROM_SERVER) {
-		if (!c)
+		if (!found)
 			return pass(p, REASON_PASS_NO_CONNECTION);
 		if (!from_side_of(skb, p, &p->flow.src, seen.server))
 			return drop(p, REASON_DROP_REVERSE_PATH);
 		return conn_out(p, &client, &seen, set);
 	}
-	if (!c)
+	if (!found)
 		return drop(p, REASON_DROP_SERVER_DELETED);
 	s = available_server(&seen);
-	return s ? conn_in(p, &client, c, &seen, s, set) : conn_orphaned(p, &seen);
+	return s ? conn_in(p, &client, &seen, s, set) : conn_orphaned(p, &seen);
 }
 
 #endif

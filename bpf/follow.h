@@ -38,12 +38,13 @@
 
 /* What is reported. */
 struct following {
-	union conn_key key;
+	const struct flow *flow;
 	const struct conn *given; /* what was inserted, or killed; 0: neither */
-	struct conn *conn;        /* the element in the table; of an end it is dead */
+	struct conn *conn;        /* the entry; of an end it is dead */
 	struct server *server;
 	__u64 time; /* [ns] */
 	__u32 id;   /* of the server */
+	__u32 hash; /* of the flow */
 	__u8 kind;  /* enum follow_kind */
 	__u8 was;   /* enum conn_state */
 };
@@ -79,38 +80,35 @@ static __always_inline int follow_wanted(const struct follower *who, const struc
 	return follow_service(who, &f->server->owner);
 }
 
-/* Copies what an entry says, the flags last, as conn_copy does. */
+/* Copies what an entry says. */
 static __always_inline void follow_copy(struct follow_event *e, const struct conn *c)
 {
-	e->expires = c->expires;
+	__builtin_memcpy(&e->port, (const void *)c + CONN_WORD, 8);
 	e->server = c->server;
 	e->controlled = c->controlled;
 	e->timeout = c->timeout;
-	barrier();
-	__builtin_memcpy(&e->port, (const void *)c + CONN_WORD, 8);
+	e->expires = c->expires;
 }
 
 /* Fills an event in: 0 if it is not to be reported. */
-static __always_inline int follow_fill(struct follow_event *e, const struct following *f,
-				       __u8 family)
+static __always_inline int follow_fill(struct follow_event *e, const struct following *f)
 {
+	__u64 was = f->conn ? entry_expires(f->conn) : 0;
 	int over = 1;
 
 	if (f->conn && f->kind != FOLLOW_CLOSE) {
+		barrier();
 		follow_copy(e, f->conn);
 		barrier();
-		over = e->flags & CONN_DEAD || !conn_is_of(f->conn, &f->key, family) ||
-		       e->server != f->id;
+		over = e->flags & CONN_DEAD || e->server != f->id || f->conn->hash != f->hash ||
+		       (was ^ entry_expires(f->conn)) & INCARNATION;
 	}
 	if (over) {
 		if (!f->given)
 			return 0;
 		follow_copy(e, f->given);
 	}
-	if (family == AF_INET6)
-		e->flow = f->key.six;
-	else
-		flow_from4(&f->key.four, &e->flow);
+	e->flow = *f->flow;
 	e->time = f->time;
 	e->addr = f->server->addr;
 	e->service = f->server->owner;
@@ -128,18 +126,17 @@ static __always_inline int follow_fill(struct follow_event *e, const struct foll
 
 /* The call whose template ends; 0: it is none. It is forgotten before readers could look for
  * it, and so is told with the event. */
-static __always_inline struct call *follow_call(const struct following *f, __u8 family)
+static __always_inline struct call *follow_call(const struct following *f)
 {
-	__u8 protocol = family == AF_INET6 ? f->key.six.protocol : f->key.four.protocol;
 	__u32 number;
 
-	if (f->kind != FOLLOW_CLOSE || protocol != CALL_PROTOCOL)
+	if (f->kind != FOLLOW_CLOSE || f->flow->protocol != CALL_PROTOCOL)
 		return 0;
-	number = family == AF_INET6 ? address_to4(&f->key.six.src) : f->key.four.src;
+	number = address_to4(&f->flow->src);
 	return bpf_map_lookup_elem(&call_numbers, &number);
 }
 
-static __always_inline long follow_one(__u32 number, struct following *f, __u8 family)
+static long follow_one(__u32 number, struct following *f)
 {
 	struct follower *who = bpf_map_lookup_elem(&followers, &number);
 	void *ring = bpf_map_lookup_elem(&follow_rings, &number);
@@ -147,12 +144,9 @@ static __always_inline long follow_one(__u32 number, struct following *f, __u8 f
 	struct call *call;
 	__u64 *lost;
 
-	if (!who || !ring)
+	if (!who || !ring || !follow_wanted(who, f, f->flow->protocol, f->flow->template))
 		return 0;
-	if (family == AF_INET6 ? !follow_wanted(who, f, f->key.six.protocol, f->key.six.template)
-			       : !follow_wanted(who, f, f->key.four.protocol, f->key.four.template))
-		return 0;
-	call = follow_call(f, family);
+	call = follow_call(f);
 	e = call ? bpf_ringbuf_reserve(ring, sizeof(struct follow_call_event), 0)
 		 : bpf_ringbuf_reserve(ring, sizeof(*e), 0);
 	if (!e) {
@@ -164,7 +158,7 @@ static __always_inline long follow_one(__u32 number, struct following *f, __u8 f
 	}
 	if (call)
 		__builtin_memcpy(&((struct follow_call_event *)e)->call, call, sizeof(*call));
-	if (follow_fill(e, f, family))
+	if (follow_fill(e, f))
 		bpf_ringbuf_submit(e, 0);
 	else
 		/* Wakes the reader, too: if its position is here, later events do not. */
@@ -172,73 +166,39 @@ static __always_inline long follow_one(__u32 number, struct following *f, __u8 f
 	return 0;
 }
 
-static long follow_one4(__u32 number, struct following *f)
-{
-	return follow_one(number, f, AF_INET);
-}
-
-static long follow_one6(__u32 number, struct following *f)
-{
-	return follow_one(number, f, AF_INET6);
-}
-
-/* To be called with the key filled in, and `given`, if there is one. */
-static __always_inline int follow_all(struct following *f, __u32 kind, __u32 was, __u8 family)
-{
-	void *found;
-	__u32 server;
-
-	f->kind = kind;
-	f->was = was;
-	found = family == AF_INET6 ? bpf_map_lookup_elem(&conns6, &f->key.six)
-				   : bpf_map_lookup_elem(&conns4, &f->key.four);
-	if (found)
-		found += family == AF_INET6 ? CONN6_FIELDS : CONN4_FIELDS;
-	f->conn = found;
-	if (f->given)
-		server = f->given->server;
-	else if (found)
-		server = f->conn->server;
-	else
-		return 0;
-	f->id = server;
-	f->server = bpf_map_lookup_elem(&servers, &server);
-	if (!f->server)
-		return 0;
-	f->time = now_ns();
-	if (family == AF_INET6)
-		bpf_loop(FOLLOWERS, follow_one6, f, 0);
-	else
-		bpf_loop(FOLLOWERS, follow_one4, f, 0);
-	return 0;
-}
-
 /* Reports of a flow's entry, if anybody follows. `given`: of an opening and an end. */
 __noinline int follow_tell(const struct flow *flow, const struct conn *given, __u32 kind, __u32 was)
 {
-	struct following f;
+	struct following f = { .flow = flow, .given = given, .kind = kind, .was = was };
+	__u32 index;
 
 	if (!flow || !followed())
 		return 0;
-	f.given = given;
-	if (flow->family == AF_INET6) {
-		f.key.six = *flow;
-		return follow_all(&f, kind, was, AF_INET6);
-	}
-	flow_to4(flow, &f.key.four);
-	return follow_all(&f, kind, was, AF_INET);
+	index = entry_search(flow, &f.hash);
+	f.conn = index ? line_of(index, 1) : 0;
+	if (given)
+		f.id = given->server;
+	else if (f.conn)
+		f.id = f.conn->server;
+	else
+		return 0;
+	f.server = bpf_map_lookup_elem(&servers, &f.id);
+	if (!f.server)
+		return 0;
+	f.time = now_ns();
+	bpf_loop(FOLLOWERS, follow_one, &f, 0);
+	return 0;
 }
 
 /* The same of a change of state, of a key: the fast path has nothing else. */
 __noinline int follow_state4(const struct flow4 *key, __u32 was)
 {
-	struct following f;
+	struct flow flow;
 
 	if (!key || !followed())
 		return 0;
-	f.given = 0;
-	f.key.four = *key;
-	return follow_all(&f, FOLLOW_STATE, was, AF_INET);
+	flow_from4(key, &flow);
+	return follow_tell(&flow, 0, FOLLOW_STATE, was);
 }
 
 #endif

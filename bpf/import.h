@@ -2,7 +2,7 @@
 /*
  * Connections and templates that user space enters (`imbang conns --import`), as a
  * packet would have: counted at their server and their template, with the entry
- * for replies, the hairpin and a timer entry. State and remaining time are given. A
+ * for replies and the hairpin. State and remaining time are given. A
  * template precedes the connections that it controls; it controls none at first.
  *
  * User space holds the director's lock, so the server that it chose stays in its
@@ -54,7 +54,7 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 		fresh.flags |= CONN_INACTIVE;
 	server_bind(s, l, fresh.flags & CONN_INACTIVE);
 	load_changed(id);
-	rc = conn_enter(&flow, &fresh, s, record_timeout(r), 0, r);
+	rc = conn_enter(&flow, &fresh, s, record_timeout(r), r);
 	/* Who removed it at once has reported its end. What others told is reported when it is
 	 * noted (backup_entered). */
 	if (!record_noted(r) && (!rc || rc == -ENOENT))
@@ -90,7 +90,8 @@ static __noinline enum record_result import_template(const struct conn_record *r
 		call_flow(call_name(), r->flow.family, &key);
 	record_fresh(r, &fresh);
 	fresh.template = TEMPLATE_NONE;
-	rc = conn_insert(&key, &fresh, record_timeout(r), 0);
+	template_lapse(&key);
+	rc = conn_insert(&key, &fresh, record_timeout(r));
 	if (rc)
 		return rc == -EEXIST ? RECORD_EXISTS : RECORD_NO_ROOM;
 	template_counted(id, 1);

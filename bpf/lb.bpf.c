@@ -17,6 +17,7 @@
 #include "repair.h"
 #include "sched.h"
 #include "sweep.h"
+#include "table/trim.h"
 #include "types.h"
 #include "upgrade.h"
 #include "whole.h"
@@ -139,16 +140,23 @@ int explain(struct __sk_buff *skb)
 SEC("tc")
 int start_clocks(struct __sk_buff *skb)
 {
-	int rc = wheel_start();
+	int rc = table_begin();
+
+	rc = rc ? rc : table_start();
 
 	rc = rc ? rc : rate_start();
 	return rc ? rc : sweep_start();
 }
 
-/* Run by an upgrade, on what is in `conn_records`; a classifier as start_clocks is. */
+/* Run by an upgrade, on what is in `conn_records`; a classifier as start_clocks is. The first
+ * run is before packets are this build's, so that they find buckets. */
 SEC("tc")
 int adopt_conns(struct __sk_buff *skb)
 {
+	int rc = table_begin();
+
+	if (rc)
+		return rc;
 	bpf_loop(CONN_RECORDS, adopt_one, 0, 0);
 	return 0;
 }
@@ -180,6 +188,18 @@ int repair_table(struct __sk_buff *skb)
 	if (bpf_skb_load_bytes(skb, ETH_HEADER, &r, sizeof(r)))
 		return REPAIR_FAILED;
 	return repair_one(&r);
+}
+
+/* Run by the process that adds memory to the connection table; a classifier as start_clocks is. The
+ * frame has the number of buckets, as it was before the process had waited for packets. */
+SEC("tc")
+int trim_table(struct __sk_buff *skb)
+{
+	__u32 unused;
+
+	if (bpf_skb_load_bytes(skb, ETH_HEADER, &unused, sizeof(unused)))
+		return 0;
+	return trim(unused);
 }
 
 /* Run by commands after each edit of the tables; again if it returns an error. */

@@ -43,8 +43,8 @@ static __noinline int local_reply_conn(struct packet *p, struct flow *client, st
 __noinline int local_reply(struct packet *p)
 {
 	struct settings *set = get_settings();
-	struct flow client;
-	struct conn seen;
+	struct flow client = {};
+	struct conn seen = {};
 
 	if (!p)
 		return VERDICT_DROP;

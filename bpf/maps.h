@@ -44,6 +44,7 @@ struct config_table {
 	struct settings settings;     /* timeouts and switches */
 	struct secret secret;         /* of challenges: random, once */
 	struct quarantine quarantine; /* what may not be given to another yet */
+	struct flow_secret hash;      /* of the connection table: random, once */
 } config GLOBAL(config);
 
 /* user: the virtual services. */
@@ -129,22 +130,49 @@ struct {
 	__type(value, struct load);
 } loads SEC(".maps");
 
-/* kernel: connections by the client's flow. */
+/* user, which adds them: pages of blocks (table/blocks.h). Without a name, and with sizes: clang
+ * does not describe what is only pointed to. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_CONNS4);
-	__type(key, struct flow4);
-	__type(value, struct conn4);
-} conns4 SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, SPARE_FIRST / PAGE_BLOCKS);
+	__type(key, __u32);
+	__array(
+		values, struct {
+			__uint(type, BPF_MAP_TYPE_ARRAY);
+			__uint(max_entries, PAGE_BLOCKS);
+			__type(key, __u32);
+			__type(value, struct block);
+		});
+} block_pages SEC(".maps");
 
+/* kernel, which adds them: blocks from SPARE_FIRST on. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_CONNS6);
-	__type(key, struct flow);
-	__type(value, struct conn6);
-} conns6 SEC(".maps");
+	__uint(max_entries, MAX_SPARE);
+	__type(key, __u32);
+	__type(value, struct block);
+} spare_blocks SEC(".maps");
+
+/* Zeros, which they are copied from. */
+struct block empty_block GLOBAL(empty);
+
+/* kernel: the blocks of buckets, in the order of these: numbers, and 1 more; 0: none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_BUCKET_BLOCKS);
+	__type(key, __u32);
+	__type(value, __u32);
+} bucket_blocks SEC(".maps");
+
+/* user. */
+struct page_table pages GLOBAL(pages);
+
+/* kernel. */
+struct block_table blocks GLOBAL(blocks);
+
+/* kernel. */
+struct shape_table shape GLOBAL(shape);
 
 /* user: which server has an address and port for a service of one virtual address
  * and port. It keeps them for as long as it has connections. */
@@ -173,38 +201,6 @@ struct {
 	__type(key, struct flow);
 	__type(value, struct flow);
 } reverse6 SEC(".maps");
-
-/* kernel: the timer entries of each slot of the wheel. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, WHEEL_SLOTS);
-	__type(key, __u32);
-	__type(value, struct wheel_slot);
-} wheel SEC(".maps");
-
-/* kernel: the flows to look at. A connection has one timer entry, and now and
- * then more, which it does not keep. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 3 * MAX_CONNS4 / 2);
-	__type(key, __u32);
-	__type(value, struct timer_pair4);
-} timer_entries4 SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 3 * MAX_CONNS6 / 2);
-	__type(key, __u32);
-	__type(value, struct timer_pair6);
-} timer_entries6 SEC(".maps");
-
-/* kernel: which of them are free: IPv4's lists, then IPv6's. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2 * FREE_LISTS);
-	__type(key, __u32);
-	__type(value, struct free_timer_entries);
-} free_lists SEC(".maps");
 
 /* kernel: the numbers of the calls that have a template (call.h). */
 struct {
@@ -424,14 +420,17 @@ struct {
 	__type(value, struct proof);
 } proofs SEC(".maps");
 
-/* kernel: what beats in the background: the wheel (0), the estimator (1), the
- * sweep of drop_entry (2). */
+/* kernel: what beats in the background: the table's sweep (0), the estimator (1),
+ * drop_entry (2). */
 struct clock {
 	struct bpf_timer timer;
-	__u32 tick; /* the last one that it has done */
+	__u32 tick;   /* the last one that it has done */
+	__u32 cursor; /* CLOCK_TABLE: the block that is next */
+	__u32 passes; /* likewise, through all blocks so far */
+	__u32 pad;
 };
 
-enum clock_id { CLOCK_WHEEL, CLOCK_ESTIMATOR, CLOCK_SWEEP, CLOCKS };
+enum clock_id { CLOCK_TABLE, CLOCK_ESTIMATOR, CLOCK_SWEEP, CLOCKS };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -743,6 +742,11 @@ struct scratch {
 	struct service service;   /* the copy that the packet at hand uses */
 	struct explanation story; /* what is told of it */
 	struct sip_reader sip;
+	struct hand hand4; /* the CPU's, for entries of either family */
+	struct hand hand6;
+	struct search searches[2]; /* under way */
+	__u32 searching;
+	__u32 pad;
 	union { /* room to build values */
 		struct buckets buckets;
 		struct locality_set set;
@@ -762,6 +766,8 @@ struct scratch {
 		enum record_kind record_kind;
 		enum failover_word failover_word;
 		struct follow_event follow_event;
+		struct conn4 conn4;
+		struct conn6 conn6;
 	};
 };
 

@@ -12,38 +12,30 @@
 
 struct orphans {
 	__u32 templates; /* they, or the connections */
+	__u32 from;      /* entries of a block, from this one on */
 };
 
-/* What the callback was given has a lock that Linux 6.1 takes for none: the flow is
- * looked up. */
-static __always_inline void orphan_end(const struct flow *flow, const struct orphans *want)
+static long orphan_end(__u32 i, struct orphans *want)
 {
-	struct conn seen;
+	__u32 n = want->from + i;
+	struct flow flow = {};
 	struct server *s;
+	struct conn seen = {};
 
-	if (flow->template != want->templates || !conn_look(flow, &seen))
-		return;
+	if (!entry_look(entry_at(n), &flow, &seen) || flow.template != want->templates)
+		return 0;
 	s = bpf_map_lookup_elem(&servers, &seen.server);
 	if ((s && s->flags & SERVER_AVAILABLE) ||
-	    !conn_kill(flow, &seen, flow->template ? KILL_UNHELD : 0))
-		return;
-	conn_remove(flow, &seen);
-}
-
-static long orphan4(void *map, const struct flow4 *key, void *c, struct orphans *want)
-{
-	struct flow flow;
-
-	flow_from4(key, &flow);
-	orphan_end(&flow, want);
+	    !conn_kill(&flow, &seen, flow.template ? KILL_UNHELD : 0))
+		return 0;
+	conn_remove(&flow, &seen);
 	return 0;
 }
 
-static long orphan6(void *map, const struct flow *key, void *c, struct orphans *want)
+static long orphans_of_block(__u32 block, struct orphans *want)
 {
-	struct flow flow = *key;
-
-	orphan_end(&flow, want);
+	want->from = block * BLOCK_ENTRIES;
+	bpf_loop(BLOCK_ENTRIES, orphan_end, want, 0);
 	return 0;
 }
 
@@ -51,10 +43,8 @@ static __always_inline void orphans_end(void)
 {
 	struct orphans conns = {}, templates = { .templates = 1 };
 
-	bpf_for_each_map_elem(&conns4, orphan4, &conns, 0);
-	bpf_for_each_map_elem(&conns6, orphan6, &conns, 0);
-	bpf_for_each_map_elem(&conns4, orphan4, &templates, 0);
-	bpf_for_each_map_elem(&conns6, orphan6, &templates, 0);
+	bpf_loop(entries_at() / BLOCK_ENTRIES, orphans_of_block, &conns, 0);
+	bpf_loop(entries_at() / BLOCK_ENTRIES, orphans_of_block, &templates, 0);
 }
 
 #endif

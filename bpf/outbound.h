@@ -58,8 +58,6 @@ static __always_inline int outbound_enter(struct packet *p, struct conn *fresh,
 	__u32 id = fresh->server;
 	int rc;
 
-	fresh->due = p->inherited.due;
-	fresh->number = p->inherited.number;
 	conn_begin(p, fresh, set);
 	fresh->in_packets = 0;
 	fresh->flags &= ~CONN_UNPROVEN; /* a server of ours began it */
@@ -142,7 +140,7 @@ static __always_inline int outbound_template(struct __sk_buff *skb, struct packe
 /* The client may have a connection to another server: a flow has one. */
 static __noinline void outbound_replace(const struct flow *flow)
 {
-	struct conn seen;
+	struct conn seen = {};
 
 	if (conn_look(flow, &seen) && conn_kill(flow, &seen, 0))
 		conn_remove(flow, &seen);
@@ -170,8 +168,10 @@ static __always_inline int outbound_find(struct __sk_buff *skb, struct packet *p
 	p->flow.sport = p->flow.dport;
 	p->flow.dst = s->owner.addr;
 	p->flow.dport = s->owner.port;
+	room_prepare(entry_kind(p->flow.family));
 	if (!svc->template || !outbound_template(skb, p, svc, id)) {
 		p->news &= ~NEWS_ASIDE;
+		conn_lapse(&p->flow); /* not in the next function: a chain of calls has 8 frames */
 		outbound_replace(&p->flow);
 		decision = outbound_open(p, svc, id);
 	}

@@ -66,8 +66,9 @@ enum hairpin {
 /* Of what a packet that would open a connection found none left. */
 enum full {
 	FULL_NONE,
-	FULL_TABLE, /* entries of the connection table, or timer entries */
-	FULL_CALLS, /* numbers of calls */
+	FULL_TABLE,  /* entries of the connection table */
+	FULL_CALLS,  /* numbers of calls */
+	FULL_LAPSED, /* the flow has an entry: perhaps one whose time is over */
 };
 
 /*
@@ -98,15 +99,14 @@ struct packet {
 	__be16 port;   /* of the server, or towards the client of the service */
 	union {
 		union address to; /* likewise */
-		/* before the decision: what its flow's outdated connection leaves */
+		/* before the decision: what was found, and what an earlier attempt leaves */
 		struct {
-			__u16 due;
-			__u8 full; /* enum full: what there was no room in */
-			__u32 number;
-			/* And the number of the call whose template the new one holds;
-			 * 0: none. */
+			__u8 full;   /* enum full: what there was no room in */
+			__u8 again;  /* there was one */
+			__u8 lapsed; /* its flow has an entry whose time is over */
+			/* The number of the call whose template the new one holds; 0: none. */
 			__u32 call;
-			/* The timer entry of the template that it made; 0: none. */
+			/* The index of the template that it made; 0: none. */
 			__u32 template;
 		} inherited;
 	};

@@ -23,12 +23,12 @@
 /* The template that takes over the connections of one whose server is gone: inserted,
  * or there already. It counts TEMPLATE_MOVING connections more than it has. `t` is what
  * the other one was, and room: the stack has little. */
-static __noinline int template_aside(const struct flow *key, struct conn *t)
+static __always_inline int template_aside(const struct flow *key, struct conn *t)
 {
 	t->controlled = TEMPLATE_MOVING;
 	t->port = TEMPLATE_INVALID;
 	t->flags = 0;
-	if (!conn_insert(key, t, TEMPLATE_LINGER, 0)) {
+	if (!conn_insert(key, t, TEMPLATE_LINGER)) {
 		template_counted(t->server, 1);
 		follow_tell(key, t, FOLLOW_OPEN, 0);
 		return 1;
@@ -82,14 +82,17 @@ __noinline __u32 template_use(const struct packet *p, const struct service *svc)
 	struct settings *set = get_settings();
 	struct flow key;
 	struct server *s;
-	struct conn seen;
+	struct conn seen = {};
 	__u32 id;
 
 	if (!p || !svc)
 		return NO_SERVER;
 	template_flow(&p->flow, svc->template, svc->netmask, svc->fwmark, &key);
-	if (!conn_look(&key, &seen))
+	if (!conn_look(&key, &seen)) {
+		if (seen.index && !p->peek) /* it is over */
+			template_lapse(&key);
 		return NO_SERVER;
+	}
 	id = seen.server;
 	s = bpf_map_lookup_elem(&servers, &id);
 	if (p->peek) {
@@ -106,9 +109,11 @@ __noinline __u32 template_use(const struct packet *p, const struct service *svc)
 	}
 	HOOK(TEMPLATE_HOLD);
 	/* It may have expired meanwhile: then there is none. */
-	if (!conn_hold(&key, &id, 1))
+	if (!conn_hold(&key, &id, 1)) {
+		template_lapse(&key);
 		return NO_SERVER;
-	conn_extend(&key, &seen, seen.timeout * NSEC_PER_SEC, seen.state);
+	}
+	conn_extend(&seen, seen.timeout * NSEC_PER_SEC);
 	return id;
 }
 
@@ -138,13 +143,13 @@ static long template_try_open(__u32 i, struct template_opening *o)
 {
 	struct conn fresh = o->fresh;
 	__u32 server = NO_SERVER;
-	int rc = conn_insert(&o->key, &fresh, fresh.timeout * NSEC_PER_SEC, 0);
+	int rc = conn_insert(&o->key, &fresh, fresh.timeout * NSEC_PER_SEC);
 
 	if (!rc) {
 		template_counted(fresh.server, 1);
 		follow_tell(&o->key, &fresh, FOLLOW_OPEN, 0);
 		o->server = fresh.server;
-		o->fresh.number = fresh.number;
+		o->fresh.index = fresh.index;
 		return 1;
 	}
 	o->full = rc == -E2BIG;
@@ -171,7 +176,7 @@ __noinline __u32 template_open(struct packet *p, const struct service *svc, __u3
 	template_fill(&o.fresh, svc, id, s);
 	bpf_loop(TRIES(TEMPLATE_TRIES), template_try_open, &o, 0);
 	p->inherited.full = o.full ? FULL_TABLE : FULL_NONE;
-	p->inherited.template = o.fresh.number;
+	p->inherited.template = o.fresh.index;
 	return o.server;
 }
 

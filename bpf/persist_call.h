@@ -42,7 +42,7 @@ __noinline __u32 call_use(struct packet *p, __u32 only)
 	__u32 *found, number, id;
 	struct flow key;
 	struct server *s;
-	struct conn seen;
+	struct conn seen = {};
 
 	if (!p || !room || p->peek)
 		return NO_SERVER;
@@ -51,8 +51,11 @@ __noinline __u32 call_use(struct packet *p, __u32 only)
 		return NO_SERVER;
 	number = *found;
 	call_flow(number, p->flow.family, &key);
-	if (!conn_look(&key, &seen))
+	if (!conn_look(&key, &seen)) {
+		if (seen.index) /* it is over */
+			template_lapse(&key);
 		return NO_SERVER;
+	}
 	id = seen.server;
 	s = bpf_map_lookup_elem(&servers, &id);
 	if (!template_valid(s, set) || (only != NO_SERVER && only != id)) {
@@ -62,7 +65,7 @@ __noinline __u32 call_use(struct packet *p, __u32 only)
 	/* It may have expired meanwhile: then there is none. */
 	if (!conn_hold(&key, &id, 1))
 		return NO_SERVER;
-	conn_extend(&key, &seen, seen.timeout * NSEC_PER_SEC, seen.state);
+	conn_extend(&seen, seen.timeout * NSEC_PER_SEC);
 	p->inherited.call = number;
 	return id;
 }
@@ -114,12 +117,12 @@ __noinline __u32 call_open(struct packet *p, const struct service *svc, __u32 id
 		return NO_SERVER;
 	call_flow(call_name(), p->flow.family, &key);
 	template_fill(&fresh, svc, id, s);
-	rc = conn_insert(&key, &fresh, fresh.timeout * NSEC_PER_SEC, 0);
+	rc = conn_insert(&key, &fresh, fresh.timeout * NSEC_PER_SEC);
 	p->inherited.full = rc == -E2BIG ? FULL_TABLE : FULL_NONE;
 	if (rc)
 		return NO_SERVER;
 	template_counted(id, 1);
-	p->inherited.template = fresh.number;
+	p->inherited.template = fresh.index;
 	room = get_scratch(SCRATCH_PACKET); /* always there; here for the stack's sake */
 	rc = room ? call_link(&key, &room->sip.call, &fresh, 1) : -ENOENT;
 	p->inherited.full = rc == -E2BIG ? FULL_CALLS : FULL_NONE;

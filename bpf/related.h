@@ -324,14 +324,14 @@ static __always_inline int related_told(struct related_conn *of, const struct co
 static __noinline int related_reply(const struct flow *flow, struct flow *client,
 				    struct related_conn *of)
 {
-	struct conn seen;
+	struct conn seen = {};
 
 	return reply_conn(flow, client, &seen) && related_told(of, &seen);
 }
 
 static __noinline int related_request(const struct flow *flow, struct related_conn *of)
 {
-	struct conn seen;
+	struct conn seen = {};
 
 	return conn_look(flow, &seen) && related_told(of, &seen);
 }

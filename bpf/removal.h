@@ -6,7 +6,7 @@
  * as that is there.
  *
  * The owner of a dead entry (conn_entry.h, rule 3) deletes one after the other. If the
- * kernel refuses, the rest stays, and the wheel deletes it in one of its next ticks;
+ * kernel refuses, the rest stays, and the sweep deletes it when it comes by;
  * until then the flow cannot be opened again. The server's count follows the deletion of
  * the entry itself, which succeeds once.
  */
@@ -34,6 +34,20 @@ static __noinline long conn_unlist(const struct flow *flow, const struct conn *c
 	return reverse_release(&reverse, flow);
 }
 
+/* Likewise, all of a dead template. */
+static __always_inline long template_clear(const struct flow *key, const struct conn *t)
+{
+	long rc = is_call(key) ? call_forget(key) : 0;
+
+	if (!rc)
+		rc = conn_forget(t);
+	if (rc)
+		return rc;
+	entry_counted(key, t->server, t->flags, -1);
+	template_counted(t->server, -1);
+	return 0;
+}
+
 /* Deletes what is left of a dead entry, and then takes it from its server's count: 0, or an
  * error. */
 static __always_inline long conn_clear(const struct flow *flow, const struct conn *c)
@@ -42,26 +56,23 @@ static __always_inline long conn_clear(const struct flow *flow, const struct con
 	long rc = 0;
 
 	if (flow->template)
-		rc = is_call(flow) ? call_forget(flow) : 0;
-	else if (c->flags & CONN_HAIRPIN)
+		return template_clear(flow, c);
+	if (c->flags & CONN_HAIRPIN)
 		rc = hairpin_close(flow);
 	else if (c->flags & CONN_LISTED)
 		rc = conn_unlist(flow, c);
 	if (!rc)
-		rc = conn_forget(flow);
+		rc = conn_forget(c);
 	if (rc)
 		return rc;
 	entry_counted(flow, server, c->flags, -1);
 	/* Last: then the server's id may be given to another. */
-	if (flow->template)
-		template_counted(server, -1);
-	else
-		server_unbind(server, c->flags & CONN_INACTIVE);
+	server_unbind(server, c->flags & CONN_INACTIVE);
 	return 0;
 }
 
 /* Removes a template that this CPU has killed, or a connection that has let its template
- * go, without a report: 0, or an error, and it is left to the wheel. */
+ * go, without a report: 0, or an error, and it is left to the sweep. */
 static __always_inline long entry_drop(const struct flow *flow, const struct conn *c)
 {
 	long rc = conn_clear(flow, c);
@@ -78,11 +89,38 @@ static __always_inline long entry_remove(const struct flow *flow, const struct c
 	return entry_drop(flow, c);
 }
 
-/* Removes an entry that this CPU has killed: 0, or an error. */
+/* Removes an entry that this CPU has killed, or that was left, of which the template has let go
+ * and the end was reported: 0, or an error. */
 static __noinline long conn_remove(const struct flow *flow, const struct conn *c)
 {
-	conn_release(flow, c);
-	return entry_remove(flow, c);
+	if (!(c->flags & CONN_DEAD)) {
+		conn_release(flow, c);
+		follow_tell(flow, c, FOLLOW_CLOSE, 0);
+	}
+	return entry_drop(flow, c);
+}
+
+/* Ends the template of a key if its time is over. */
+__noinline int template_lapse(const struct flow *key)
+{
+	struct conn seen = {};
+
+	if (!key || conn_due(key, now_coarse_ns(), &seen) != DUE_OVER)
+		return 0;
+	if (!(seen.flags & CONN_DEAD)) /* else it was left, and its end was reported */
+		follow_tell(key, &seen, FOLLOW_CLOSE, 0);
+	if (template_clear(key, &seen))
+		conn_leave(key);
+	return 0;
+}
+
+/* Ends the connection of a flow if its time is over; 1 if the flow has none now. */
+__noinline int conn_lapse(const struct flow *flow)
+{
+	struct conn seen = {};
+
+	return flow && conn_due(flow, now_coarse_ns(), &seen) == DUE_OVER &&
+	       !conn_remove(flow, &seen);
 }
 
 #endif

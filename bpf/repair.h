@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Corrects what the auditor found (`imbang audit --repair`). Packets and timers
- * go on meanwhile, so counts are corrected by atomic additions, lists under their
- * locks, and everything is compared first with what was found.
+ * go on meanwhile, so counts are corrected by atomic additions, and everything is compared first
+ * with what was found.
  */
 #ifndef IMBANG_REPAIR_H
 #define IMBANG_REPAIR_H
@@ -11,7 +11,6 @@
 #include "conn_entry.h"
 #include "load.h"
 #include "template.h"
-#include "wheel.h"
 
 /* Also judges whether the server is overloaded, as server_bind and server_unbind
  * would. */
@@ -45,78 +44,100 @@ static __noinline int repair_controlled(const struct repair *r)
 	return conn_hold(&r->flow, &server, r->controlled) ? REPAIR_DONE : REPAIR_CHANGED;
 }
 
-/* A timer entry in place of the one that was found not to be in a list. */
-static __noinline int repair_timer(const struct repair *r)
+/* Removes an entry that nothing counts: one that is dead, or of a server that there is not. */
+static __noinline int repair_remove(const struct repair *r)
 {
-	struct timer_change to = { .instead = r->number };
-	struct conn seen = {};
+	__u32 hash, index = entry_search(&r->flow, &hash);
+	struct conn *c = index ? entry_far(index) : 0;
+	struct conn seen = { .server = r->server };
 
-	/* A dead one without an entry is of the wheel, which will not come. */
-	if (!conn_look(&r->flow, &seen))
-		to.owned = CONN_OWNED;
-	else if (seen.number != r->number || seen.due != r->due)
+	if (!c || c->index != r->number)
 		return REPAIR_CHANGED;
-	return conn_book(&r->flow, &to, seen.expires) ? REPAIR_FAILED : REPAIR_DONE;
+	if (conn_lives(c) && !conn_kill(&r->flow, &seen, 0))
+		return REPAIR_CHANGED;
+	return entry_take_out(index) ? REPAIR_FAILED : REPAIR_DONE;
 }
 
-static __noinline int repair_give(const struct repair *r)
+/* Ends the claim of a bucket by a program that is not there any more. */
+static __noinline int repair_claim(const struct repair *r)
 {
-	struct flow flow;
+	union line *line = bucket_line(r->number);
+	__u32 control = r->from;
 
-	if (!timer_entry_flow(r->number, r->flow.family, &flow))
+	if (!line || !(control & BUCKET_CLAIMED))
 		return REPAIR_FAILED;
-	if (!flow_equal(&flow, &r->flow) || flow.template != r->flow.template)
+	return __sync_val_compare_and_swap(&line->word[0], control,
+					   (control + 1) & BUCKET_VERSION) == control
+		       ? REPAIR_DONE
+		       : REPAIR_CHANGED;
+}
+
+/* Empties the slot `from` of a bucket that leads to an entry which is not its own. Of a chain that
+ * does nothing is left: the rest of it is entered anew. */
+static __noinline int repair_slot(const struct repair *r)
+{
+	union line *line = bucket_line(r->number);
+	int done = 0;
+
+	if (!line || !bucket_claim_once(line))
+		return REPAIR_FAILED;
+	if (bucket_word(line, r->from) == r->server) {
+		if (r->from == BUCKET_CHAIN)
+			bucket_chain_set(line, 0);
+		else
+			slot_refill(line, r->from);
+		done = 1;
+	}
+	bucket_leave(line);
+	return done ? REPAIR_DONE : REPAIR_CHANGED;
+}
+
+/* Enters an entry that is in no bucket, as it was found. If its flow has got another one, its line
+ * is given back. */
+static __noinline int repair_enter(const struct repair *r)
+{
+	struct conn *c = entry_far(r->number);
+	__u64 expires = c ? entry_expires(c) : 0;
+	__u32 hash, other = entry_search(&r->flow, &hash);
+	struct search *s;
+	int rc;
+
+	if (!c || expires != r->expires || other == r->number)
 		return REPAIR_CHANGED;
-	timer_entry_give(r->number, r->flow.family);
+	if (__sync_val_compare_and_swap(&c->expires, expires, expires & INCARNATION) != expires)
+		return REPAIR_CHANGED;
+	if (other) {
+		room_give(r->number);
+		return REPAIR_DONE;
+	}
+	s = search_open();
+	if (!s)
+		return REPAIR_FAILED;
+	search_for(s, &r->flow);
+	c->index = r->number;
+	c->hash = s->hash;
+	c->link = s->tag;
+	rc = entry_enter(s, c, r->number, expires);
+	search_close();
+	if (rc) /* it stays what it was */
+		*(volatile __u64 *)&c->expires = expires;
+	return rc ? REPAIR_FAILED : REPAIR_DONE;
+}
+
+/* Gives back a line that has no entry, or takes one that has. */
+static __noinline int repair_line(const struct repair *r)
+{
+	struct block_head *head = block_head((r->number & INDEX_MASK) / INDEX_LINES);
+	struct conn *c = entry_far(r->number);
+	__u64 bit = 1ULL << r->number % INDEX_LINES;
+
+	if (!head || !c || entry_expires(c) != r->expires)
+		return REPAIR_CHANGED;
+	if (r->expires < DEAD_TIME)
+		room_give(r->number);
+	else
+		__sync_fetch_and_and(&head->free, ~bit);
 	return REPAIR_DONE;
-}
-
-static __noinline int repair_cut_slot(const struct repair *r)
-{
-	struct wheel_slot *slot = wheel_slot_of(r->from);
-	__u32 number = r->number;
-	int six = r->flow.family == AF_INET6, cut = 0;
-
-	if (!slot)
-		return REPAIR_FAILED;
-	bpf_spin_lock(&slot->lock);
-	if (six && slot->first6 == number) {
-		slot->first6 = 0;
-		cut = 1;
-	}
-	if (!six && slot->first4 == number) {
-		slot->first4 = 0;
-		cut = 1;
-	}
-	bpf_spin_unlock(&slot->lock);
-	return cut ? REPAIR_DONE : REPAIR_CHANGED;
-}
-
-static __noinline int repair_cut_free(const struct repair *r)
-{
-	struct free_timer_entries *free = free_list_of(r->from, r->flow.family);
-	__u32 number = r->number;
-	int cut = 0;
-
-	if (!free)
-		return REPAIR_FAILED;
-	bpf_spin_lock(&free->lock);
-	if (free->first == number) {
-		free->first = 0;
-		cut = 1;
-	}
-	bpf_spin_unlock(&free->lock);
-	return cut ? REPAIR_DONE : REPAIR_CHANGED;
-}
-
-static __noinline int repair_cut_entry(const struct repair *r)
-{
-	__u32 *next = timer_entry_next(r->from, r->flow.family);
-
-	if (!next)
-		return REPAIR_FAILED;
-	return __sync_val_compare_and_swap(next, r->number, 0) == r->number ? REPAIR_DONE
-									    : REPAIR_CHANGED;
 }
 
 static __always_inline int repair_one(const struct repair *r)
@@ -126,16 +147,16 @@ static __always_inline int repair_one(const struct repair *r)
 		return repair_counts(r);
 	case REPAIR_CONTROLLED:
 		return repair_controlled(r);
-	case REPAIR_TIMER:
-		return repair_timer(r);
-	case REPAIR_GIVE:
-		return repair_give(r);
-	case REPAIR_CUT_SLOT:
-		return repair_cut_slot(r);
-	case REPAIR_CUT_FREE:
-		return repair_cut_free(r);
-	case REPAIR_CUT_ENTRY:
-		return repair_cut_entry(r);
+	case REPAIR_REMOVE:
+		return repair_remove(r);
+	case REPAIR_CLAIM:
+		return repair_claim(r);
+	case REPAIR_SLOT:
+		return repair_slot(r);
+	case REPAIR_ENTER:
+		return repair_enter(r);
+	case REPAIR_LINE:
+		return repair_line(r);
 	}
 	return REPAIR_FAILED;
 }

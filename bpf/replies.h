@@ -34,20 +34,15 @@ static __always_inline struct reply_owner *reply_owner_of(const struct flow *flo
 	return bpf_map_lookup_elem(&reply_owners, &at);
 }
 
-/* The connection that a packet of such a sender is a reply of, its client's flow, and what
- * it is. */
-static __always_inline struct conn *reply_owner_conn(const struct reply_owner *owner,
-						     const struct flow *flow, struct flow *client,
-						     union conn_key *key, struct conn *seen,
-						     __u8 family, int fast)
+/* The client's flow that a packet of such a sender is a reply to: the server, or NULL if the packet
+ * is none of it. */
+static __always_inline struct server *reply_client(const struct reply_owner *owner,
+						   const struct flow *flow, struct flow *client)
 {
 	__u32 id = owner->server;
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct conn *c;
 
 	if (!s || !address_equal(&s->addr, &flow->src))
-		return 0;
-	if (fast && s->flags & SERVER_DRAINING)
 		return 0;
 	client->src = flow->dst;
 	client->dst = s->owner.addr;
@@ -55,86 +50,105 @@ static __always_inline struct conn *reply_owner_conn(const struct reply_owner *o
 	client->dport = s->owner.port;
 	client->protocol = flow->protocol;
 	client->template = 0;
-	client->family = family;
+	client->family = flow->family;
 	client->pad = 0;
-	c = conn_look_in(client, key, seen, family);
-	if (!c || seen->server != id || seen->port != flow->sport)
-		return 0;
-	return replies_return(seen->forward) && !(seen->flags & CONN_HAIRPIN) ? c : 0;
+	return s;
 }
 
-/* Whether a connection is the one whose replies have this flow. The reverse entry that
- * led there may have become another's while it was copied. The fast path has no room
- * for the server's address; it does not ask for that of a client with two connections
- * from one port to two servers' same port. */
-static __always_inline int reply_is_of(const struct flow *flow, const union conn_key *client,
-				       const struct conn *seen, __u8 family, int fast)
+/* Whether the connection of that flow is the one. */
+static __always_inline int reply_is_owners(const struct reply_owner *owner, const struct flow *flow,
+					   const struct conn *seen)
 {
-	__u32 id = seen->server;
-	struct server *s;
-
-	if (seen->port != flow->sport)
-		return 0;
-	if (!fast) {
-		s = bpf_map_lookup_elem(&servers, &id);
-		if (!s || !address_equal(&s->addr, &flow->src))
-			return 0;
-	}
-	/* The server takes the director for a hairpin's client. */
-	if (seen->flags & CONN_HAIRPIN)
-		return 1;
-	if (family == AF_INET6)
-		return client->six.sport == flow->dport &&
-		       address_equal(&client->six.src, &flow->dst);
-	return client->four.sport == flow->dport && client->four.src == address_to4(&flow->dst);
+	return seen->server == owner->server && seen->port == flow->sport &&
+	       replies_return(seen->forward) && !(seen->flags & CONN_HAIRPIN);
 }
 
-/* Likewise, by the reverse table. */
-static __always_inline struct conn *reply_listed_conn(const struct flow *flow, struct flow *client,
-						      union conn_key *key, struct conn *seen,
-						      __u8 family, int fast)
+/* Whether a connection that the reverse table led to is the one whose replies have this flow: the
+ * entry may have become another's while it was copied. The server takes the director for a
+ * hairpin's client. */
+static __always_inline int reply_is_of(const struct flow *flow, const struct flow *client,
+				       const struct conn *seen)
 {
-	struct conn *c;
-
-	if (!reverse_find_in(flow, key, client, family, fast))
-		return 0;
-	c = conn_look_in(client, key, seen, family);
-	return c && reply_is_of(flow, key, seen, family, fast) ? c : 0;
+	return seen->port == flow->sport &&
+	       (seen->flags & CONN_HAIRPIN ||
+		(client->sport == flow->dport && address_equal(&client->src, &flow->dst)));
 }
 
-/* Likewise, of any sender; but for a connection that is older than the owner. If
- * a client reached one server from one port through two services, the server
- * cannot tell either: replies are the later one's. */
+/* The connection that a packet is a reply of, its client's flow, and what it is. If a client
+ * reached one server from one port through two services, the server cannot tell either: replies
+ * are the later one's. For the fast path, which has no room for the server's address: it does not
+ * ask for that of a client with two connections from one port to two servers' same port. */
 static __always_inline struct conn *reply_conn_in(const struct flow *flow, struct flow *client,
 						  const struct reply_owner *owner,
 						  union conn_key *key, struct conn *seen,
-						  __u8 family, int fast)
+						  __u8 family)
 {
-	struct conn *c = 0;
+	struct server *s;
+	struct conn *c;
 
-	if (!owner || owner->shared)
-		c = reply_listed_conn(flow, client, key, seen, family, fast);
-	return c || !owner ? c : reply_owner_conn(owner, flow, client, key, seen, family, fast);
+	if ((!owner || owner->shared) && reverse_find_in(flow, key, client, family)) {
+		c = conn_look_in(client, key, seen, family);
+		if (c && reply_is_of(flow, client, seen))
+			return c;
+	}
+	s = owner ? reply_client(owner, flow, client) : 0;
+	if (!s || s->flags & SERVER_DRAINING)
+		return 0;
+	c = conn_look_in(client, key, seen, family);
+	return c && reply_is_owners(owner, flow, seen) ? c : 0;
 }
 
-/* Likewise, and for a connection that is older than the owner. */
-static __always_inline struct conn *reply_conn_any(const struct flow *flow, struct flow *client,
-						   union conn_key *key, struct conn *seen,
-						   __u8 family)
-{
-	const struct reply_owner *owner = reply_owner_of(flow);
-	struct conn *c = reply_conn_in(flow, client, owner, key, seen, family, 0);
+/* By what a client's flow was found. */
+enum lead { LEAD_NONE, LEAD_LISTED, LEAD_OWNER };
 
-	return c || !owner ? c : reply_listed_conn(flow, client, key, seen, family, 0);
+/* The client's flow that a packet may be a reply to, of two: what the reverse table knows comes
+ * first where the sender has several services, and else last, as a connection may be older than
+ * the owner. */
+__noinline int reply_lead(const struct flow *flow, struct flow *client, int second)
+{
+	const struct reply_owner *owner;
+
+	if (!flow || !client)
+		return LEAD_NONE;
+	owner = reply_owner_of(flow);
+	if (owner ? !!owner->shared == second : second)
+		return owner && reply_client(owner, flow, client) ? LEAD_OWNER : LEAD_NONE;
+	return reverse_find(flow, client) ? LEAD_LISTED : LEAD_NONE;
 }
 
-static __noinline struct conn *reply_conn(const struct flow *flow, struct flow *client,
-					  struct conn *seen)
+/* Whether the connection of that flow is the one whose replies have the packet's. */
+__noinline int reply_suits(const struct flow *flow, const struct flow *client,
+			   const struct conn *seen, int lead)
 {
-	union conn_key key;
+	const struct reply_owner *owner;
+	struct server *s;
+	__u32 id;
 
-	return flow->family == AF_INET6 ? reply_conn_any(flow, client, &key, seen, AF_INET6)
-					: reply_conn_any(flow, client, &key, seen, AF_INET);
+	if (!flow || !client || !seen)
+		return 0;
+	if (lead == LEAD_OWNER) {
+		owner = reply_owner_of(flow);
+		return owner && reply_is_owners(owner, flow, seen);
+	}
+	id = seen->server;
+	s = bpf_map_lookup_elem(&servers, &id);
+	return s && address_equal(&s->addr, &flow->src) && reply_is_of(flow, client, seen);
+}
+
+/* The connection that a packet is a reply of, on the whole path: its client's flow, and what it is;
+ * 1, or 0. */
+static __always_inline int reply_conn(const struct flow *flow, struct flow *client,
+				      struct conn *seen)
+{
+	int lead, i;
+
+#pragma nounroll
+	for (i = 0; i < 2; i++) {
+		lead = reply_lead(flow, client, i);
+		if (lead && conn_look(client, seen) && reply_suits(flow, client, seen, lead))
+			return 1;
+	}
+	return 0;
 }
 
 /* Whether a connection that is to be needs an entry for its replies: they are not

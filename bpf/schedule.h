@@ -53,19 +53,16 @@ static __always_inline __be16 server_port(const struct packet *p, const struct s
 }
 
 /* Ends the connection of a packet's flow that was found to be outdated, if it still is:
- * another CPU may have opened the next one. Its timer entry is for who comes next: a
- * client may use a port over and over. */
+ * another CPU may have opened the next one. */
 __noinline int conn_end(struct packet *p)
 {
 	struct settings *set = get_settings();
-	struct conn seen;
+	struct conn seen = {};
 
 	if (!p || !conn_look(&p->flow, &seen) ||
 	    !conn_outdated(p, &seen, available_server(&seen), set) ||
 	    !conn_kill(&p->flow, &seen, KILL_SAME_STATE))
 		return 0;
-	p->inherited.due = seen.due;
-	p->inherited.number = seen.number;
 	conn_remove(&p->flow, &seen);
 	return 0;
 }
@@ -106,8 +103,6 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 		fresh.template = TEMPLATE_CALL;
 		fresh.fwmark = p->inherited.call;
 	}
-	fresh.due = p->inherited.due;
-	fresh.number = p->inherited.number;
 	p->server = id;
 	HOOK(CONN_OPEN);
 	if (!s || !l || !(s->flags & SERVER_AVAILABLE)) {
@@ -148,8 +143,8 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	if (conn_withdrawn(rc))
 		return drop(p, p->hairpin ? REASON_DROP_NO_HAIRPIN : REASON_DROP_TABLE_FULL);
 	server_unbind(id, fresh.flags & CONN_INACTIVE);
-	p->inherited.full = rc == -E2BIG ? FULL_TABLE : FULL_NONE;
 	/* Another CPU may have been first with the same packet. */
+	p->inherited.full = rc == -EEXIST ? FULL_LAPSED : FULL_TABLE;
 	verdict = rc == -EEXIST ? UNDECIDED : drop(p, REASON_DROP_TABLE_FULL);
 none: /* no connection came of it: the template is held for none */
 	conn_release(&p->flow, &fresh);
@@ -293,7 +288,7 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 
 	if (!p)
 		return VERDICT_DROP;
-	again = p->reason == REASON_DROP_TABLE_FULL;
+	again = p->inherited.again;
 	if (again) {
 		p->news &= ~NEWS_ASIDE;
 		p->reason = 0;
@@ -336,6 +331,10 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 	if (!again && !admitted(p))
 		return drop(p, p->peek ? REASON_DROP_CHALLENGED : REASON_DROP_UNPROVEN);
 
+	if (!p->peek)
+		room_prepare(entry_kind(p->flow.family));
+	if (!p->peek && p->inherited.lapsed)
+		conn_lapse(&p->flow);
 	if (p->outdated)
 		p->news |= NEWS_OUTDATED;
 	if (skb && by_call(svc) && !p->peek && call_read(skb, p, svc)) {

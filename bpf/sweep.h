@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The defence mode drop_entry: each second a random 1/32 of the table is looked
- * at, and ends if little is lost with it (ip_vs_random_dropentry). What is
- * looked at are timer entries, of which every connection keeps one: every 32nd,
- * from a random one on.
+ * at, and ends if little is lost with it (ip_vs_random_dropentry): of 32 lines of
+ * the table one, by chance.
  */
 #ifndef IMBANG_SWEEP_H
 #define IMBANG_SWEEP_H
@@ -14,7 +13,6 @@
 #include "rng.h"
 #include "settings.h"
 #include "template.h"
-#include "wheel.h"
 
 #define SWEEP_SHARE 32
 
@@ -28,8 +26,7 @@
 struct sweep {
 	__u64 now;
 	__u32 beat;
-	__u32 fresh;
-	__u8 family;
+	__u32 pad;
 };
 
 /* An idle connection with few packets: one in as many as it had packets
@@ -75,7 +72,7 @@ static __always_inline int sweep_ends(const struct conn *c, __u64 now)
 __noinline int sweep_template(const struct flow *flow, const struct conn *c)
 {
 	struct control control;
-	struct conn seen;
+	struct conn seen = {};
 	struct flow key;
 
 	if (!flow || !c)
@@ -88,7 +85,7 @@ __noinline int sweep_template(const struct flow *flow, const struct conn *c)
 }
 
 /* Ends an entry that is as it was seen, on further conditions: 1; 0 if it is not, or was left to
- * the wheel. */
+ * the sweep. */
 static __always_inline int sweep_end(const struct flow *flow, struct conn *seen, __u32 conditions)
 {
 	long rc;
@@ -102,41 +99,25 @@ static __always_inline int sweep_end(const struct flow *flow, struct conn *seen,
 	return !rc;
 }
 
-/* One timer entry of 32. */
+/* One line of 32. */
 static long sweep_one(__u32 i, struct sweep *s)
 {
 	__u32 share = s->beat + i * SWEEP_BEATS;
-	__u32 number = 1 + share * SWEEP_SHARE + random_u32() % SWEEP_SHARE;
-	struct conn seen;
-	struct flow flow;
+	struct flow flow = {};
+	struct conn seen = {};
 
-	if (!timer_entry_flow(number, s->family, &flow))
-		return 0;
-	/* One that it does not keep does not count: it has another. */
-	if (!conn_look(&flow, &seen) || seen.number != number)
+	if (!entry_look(entry_at(share * SWEEP_SHARE + random_u32() % SWEEP_SHARE), &flow, &seen))
 		return 0;
 	if (sweep_ends(&seen, s->now))
 		sweep_end(&flow, &seen, 0);
 	return 0;
 }
 
-/* How many timer entries were ever taken of the list of which most were. */
-static long sweep_fresh(__u32 i, struct sweep *s)
+static __always_inline void sweep_all(__u32 beat)
 {
-	struct free_timer_entries *free = free_list_of(i, s->family);
+	struct sweep s = { .now = now_coarse_ns(), .beat = beat };
 
-	if (free && free->fresh > s->fresh)
-		s->fresh = free->fresh;
-	return 0;
-}
-
-static __always_inline void sweep_family(__u8 family, __u32 beat)
-{
-	struct sweep s = { .now = now_coarse_ns(), .beat = beat, .family = family };
-
-	bpf_loop(FREE_LISTS, sweep_fresh, &s, 0);
-	bpf_loop(timer_entry_number(FREE_LISTS - 1, s.fresh) / (SWEEP_SHARE * SWEEP_BEATS) + 1,
-		 sweep_one, &s, 0);
+	bpf_loop(entries_at() / (SWEEP_SHARE * SWEEP_BEATS) + 1, sweep_one, &s, 0);
 }
 
 static int sweep_timer(void *map, __u32 *key, struct clock *c)
@@ -149,10 +130,8 @@ static int sweep_timer(void *map, __u32 *key, struct clock *c)
 		return 0;
 	if (set->drop_entry) {
 		next = SWEEP_BEAT;
-		if (defence_works(set->drop_entry)) {
-			sweep_family(AF_INET, beat);
-			sweep_family(AF_INET6, beat);
-		}
+		if (defence_works(set->drop_entry))
+			sweep_all(beat);
 	}
 	/* The next beat is a full one: being late does not add up. */
 	bpf_timer_start(&c->timer, next - now_ns() % next, 0);

@@ -70,7 +70,7 @@ static __always_inline int sync_may_select(struct conn *c, const struct conn *se
 	return sync_by_state(c, state) || sync_by_packets(packets, set);
 }
 
-/* What is to be decided of an entry under its lock. */
+/* What is to be decided of an entry under its claim. */
 struct sync_question {
 	__u64 now;     /* [ns] */
 	__u32 packets; /* of a connection's client; of a template its own are counted */
@@ -114,7 +114,7 @@ static __always_inline __u16 sync_end(const struct conn *c, __u64 now, __u64 tim
 	return end | (repetitions + 1);
 }
 
-/* Under the lock: whether a connection is told of. */
+/* Under the claim: whether a connection is told of. */
 static __always_inline int sync_selects(struct conn *c, const struct sync_question *q,
 					const struct settings *set)
 {
@@ -171,53 +171,35 @@ static __always_inline int sync_selects_template(struct conn *c, const struct sy
 	return 1;
 }
 
-static __always_inline int sync_decide_in(const struct flow *flow, union conn_key *key,
-					  const struct sync_question *q, struct control *control,
-					  __u8 family)
-{
-	struct conn *c = conn_find_in(flow, key, family);
-	struct settings *set = get_settings();
-	int selected = 0;
-
-	if (!c)
-		return 0;
-	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && (q->server == NO_SERVER || c->server == q->server)) {
-		selected =
-			flow->template ? sync_selects_template(c, q, set) : sync_selects(c, q, set);
-		*control = control_of(c);
-	}
-	bpf_spin_unlock(&c->lock);
-	return selected;
-}
-
 /* Whether the entry of a flow is told of now; what controls it. */
 __noinline int sync_decide(const struct flow *flow, const struct sync_question *q,
 			   struct control *control)
 {
-	union conn_key key;
+	struct settings *set = get_settings();
+	int selected = 0;
+	struct conn *c;
+	__u32 claim;
 
 	if (!flow || !q || !control)
 		return 0;
-	return flow->family == AF_INET6 ? sync_decide_in(flow, &key, q, control, AF_INET6)
-					: sync_decide_in(flow, &key, q, control, AF_INET);
-}
-
-static __always_inline int sync_leads_in(const struct flow *flow, union conn_key *key, __u32 server,
-					 __u8 family)
-{
-	struct conn *c = conn_find_in(flow, key, family);
-
-	return c && c->server == server;
+	c = conn_claim(flow, &claim);
+	if (!c)
+		return 0;
+	if (conn_lives(c) && (q->server == NO_SERVER || c->server == q->server)) {
+		selected =
+			flow->template ? sync_selects_template(c, q, set) : sync_selects(c, q, set);
+		*control = control_of(c);
+	}
+	bucket_release(claim);
+	return selected;
 }
 
 /* Whether the entry of a flow leads to a server. */
 static __noinline int sync_leads(const struct flow *flow, __u32 server)
 {
-	union conn_key key;
+	struct conn seen = {};
 
-	return flow->family == AF_INET6 ? sync_leads_in(flow, &key, server, AF_INET6)
-					: sync_leads_in(flow, &key, server, AF_INET);
+	return conn_look(flow, &seen) && seen.server == server;
 }
 
 /* The template that controls a connection: the valid one if that leads to its server, or

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What backups know of an entry: when it ends there, its state there, and whether it came
- * from another director. It lies in what is left of two words of struct conn, so that an
- * element of IPv4's table takes two cache lines; under the entry's lock.
+ * from another director. It has 20 bits, so that an entry of IPv4 takes one cache line; under the
+ * claim.
  *
  * The end is a time in 16 bits, of ticks of 67 ms (of 2, 4, 8 or more ticks if the entry's
  * timeout is longer than 18, 36, 73 min), and wraps around after four timeouts at most and 73
- * min at least. Times that are compared are less than half of that apart: the wheel looks at
+ * min at least. Times that are compared are less than half of that apart: the sweep looks at
  * each entry within 32 s, and forgets an end that is a timeout ago (told_lapse). To the rule
  * that is the same: such an entry is told of again. An end that was noted before the timeout
  * of its state was changed across one of those limits may be misread, once: then backups are
  * told up to a timeout too early or too late.
  *
- * A replica's end is always in ticks. The wheel also notices that packets have moved it: then
+ * A replica's end is always in ticks. The sweep also notices that packets have moved it: then
  * it is not known any more. A template that lives on for its connections alone is as a replica,
  * until a packet moves its end: masters tell of it as of one whose end is not known.
  */
@@ -22,10 +22,9 @@
 #include "clock.h"
 #include "types.h"
 
-/* The bits of struct conn.number above TIMER_NUMBER. */
-#define TOLD_SHIFT 28
-#define TOLD_REPLICA (1U << TOLD_SHIFT)
-#define TOLD_STATE_SHIFT 29
+/* The bits of struct conn.told. */
+#define TOLD_REPLICA 1U
+#define TOLD_STATE_SHIFT 1
 
 /* In struct conn.told_end: how often backups were told again of the same end. */
 #define TOLD_REPETITIONS 3U
@@ -59,17 +58,6 @@ _Static_assert(TOLD_DIFFERENT(TCP_FIN_WAIT, TCP_TIME_WAIT, TCP_CLOSE, TCP_CLOSE_
 				      SCTP_SHUTDOWN_ACK_SENT, SCTP_CLOSED),
 	       "states are distinguishable");
 
-/* The number of an entry's timer entry. */
-static __always_inline __u32 conn_number(const struct conn *c)
-{
-	return c->number & TIMER_NUMBER;
-}
-
-static __always_inline void conn_set_number(struct conn *c, __u32 number)
-{
-	c->number = (c->number & ~TIMER_NUMBER) | number;
-}
-
 /* A state as it is noted: 0 if it is none that is told. */
 static __always_inline __u32 told_code(__u8 state)
 {
@@ -79,31 +67,30 @@ static __always_inline __u32 told_code(__u8 state)
 /* The state that backups were told of (told_code); of a template whether it is assured. */
 static __always_inline __u32 told_state(const struct conn *c)
 {
-	return c->number >> TOLD_STATE_SHIFT;
+	return c->told >> TOLD_STATE_SHIFT;
 }
 
 /* Whether the entry is as another director told, which told_end is of: no packet came
  * here. */
 static __always_inline int told_replica(const struct conn *c)
 {
-	return !!(c->number & TOLD_REPLICA);
+	return c->told & TOLD_REPLICA;
 }
 
 /* Notes what backups know from now on. */
 static __always_inline void told_note(struct conn *c, __u16 end, __u32 state, int replica)
 {
 	c->told_end = end;
-	c->number = conn_number(c) | state << TOLD_STATE_SHIFT | (replica ? TOLD_REPLICA : 0);
+	c->told = state << TOLD_STATE_SHIFT | (replica ? TOLD_REPLICA : 0);
 }
 
-/* Notes what they knew of an entry that is entered again, unless a packet was first: all bits of
- * its number that are not the timer entry's, shifted. */
-static __always_inline void told_again(struct conn *c, __u16 end, __u32 bits)
+/* Notes what they knew of an entry that is entered again, unless a packet was first. */
+static __always_inline void told_again(struct conn *c, __u16 end, __u8 told)
 {
-	if (c->told_end || c->number != conn_number(c))
+	if (c->told_end || c->told)
 		return;
 	c->told_end = end;
-	c->number |= bits << TOLD_SHIFT;
+	c->told = told;
 }
 
 /* Backups' end of it is not known any more. */

@@ -191,7 +191,7 @@ static __always_inline int tunnelled_bare(struct __sk_buff *skb, const struct tu
 static __noinline __u32 tunnel_server(const struct packet *p, const struct tunnelled *t)
 {
 	struct server *s;
-	struct conn seen;
+	struct conn seen = {};
 	__u32 server;
 
 	if (!conn_look(&p->flow, &seen) || !encapsulates(seen.forward))

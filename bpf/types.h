@@ -367,7 +367,7 @@ enum conn_flag {
 	CONN_REPLIED = 0x20,
 	CONN_LISTED = 0x40,  /* the reverse table has an entry of it */
 	CONN_ADOPTED = 0x80, /* an upgrade entered it */
-	CONN_LEFT = 0x80,    /* of a dead one, which is still counted: the wheel removes it */
+	CONN_LEFT = 0x80,    /* of a dead one, which is still counted: the sweep removes it */
 };
 
 /*
@@ -378,47 +378,159 @@ enum conn_flag {
  *
  * As in Linux, a persistence template lies in the same table.
  */
-#define CONN_FIELDS                                                               \
-	__u64 expires;             /* CLOCK_MONOTONIC [ns], moved by packets */   \
-	struct bpf_spin_lock lock; /* of all that changes, but in_packets */      \
-	__u16 due;                 /* tick of its timer entry: the low bits */    \
-	__u16 told_end;            /* what backups know (told.h) */               \
-	__u32 number;              /* TIMER_NUMBER: of its timer entry; told.h */ \
-	__u32 server;              /* id */                                       \
-	__be16 port;               /* of the server */                            \
-	__u8 state;                /* enum conn_state */                          \
-	__u8 flags;                /* enum conn_flag */                           \
-	__u8 template;             /* enum template_kind, what controls it */     \
-	__u8 forward;              /* enum forward */                             \
-	__u16 in_packets;          /* from the client: packets_after */           \
-	union {                                                                   \
-		__u32 fwmark;     /* of its template; TEMPLATE_CALL: a number */  \
-		__u32 controlled; /* of a template: its connections */            \
-	};                                                                        \
-	union {                                                                   \
-		__be32 netmask; /* of a connection's template */                  \
-		__u32 timeout;  /* of a template [s] */                           \
-	}
-
-/* What the values of both families' tables have in common, or a copy of it. */
 struct conn {
-	CONN_FIELDS;
+	__u64 expires; /* CLOCK_MONOTONIC [ns], moved by packets; and the incarnation
+			  (table/entry.h) */
+	/* One word, which packets are forwarded by: */
+	__be16 port;      /* of the server */
+	__u8 state;       /* enum conn_state */
+	__u8 flags;       /* enum conn_flag */
+	__u8 template;    /* enum template_kind, what controls it */
+	__u8 forward;     /* enum forward */
+	__u16 in_packets; /* from the client: packets_after */
+	__u32 server;     /* id */
+	union {
+		__u32 fwmark;     /* of its template; TEMPLATE_CALL: a number */
+		__u32 controlled; /* of a template: its connections */
+	};
+	union {
+		__be32 netmask; /* of a connection's template */
+		__u32 timeout;  /* of a template [s] */
+	};
+	__u16 told_end; /* what backups know (told.h) */
+	__u8 told;      /* likewise */
+	__u8 pad;
+	__u32 index; /* of the entry */
+	__u32 hash;  /* of its flow: the bits that say its bucket */
+	__u32 link;  /* the hash's tag in the upper byte; in a chain, the next one's index */
+	__u32 pad2;
 };
 
-/*
- * The values themselves begin with their entry's flow, by which a CPU that has
- * found one knows whether it still is the one that it looked for (conn_entry.h).
- * The flow lies in front of the lock and the flags lie behind it: the kernel
- * copies a new value in two pieces, one on either side of the lock.
- */
+/* An entry: the connection, and its flow, which is written first. */
 struct conn4 {
+	struct conn conn;
 	struct flow4 flow;
-	CONN_FIELDS;
 };
 
 struct conn6 {
+	struct conn conn;
 	struct flow flow;
-	CONN_FIELDS;
+};
+
+#define LINE_BYTES 64 /* a cache line */
+
+_Static_assert(sizeof(struct conn4) == LINE_BYTES && sizeof(struct conn6) <= 2 * LINE_BYTES,
+	       "an entry takes one cache line, or two of IPv6");
+
+/*
+ * Memory of the connection table (table/blocks.h). An index is a block's number and a line in it:
+ * 24 bits, beside which a tag fits.
+ */
+#define BLOCK_BYTES 4032
+#define BLOCK_LINES 62 /* whole ones, wherever an array's first element begins */
+#define BLOCK_ENTRIES (BLOCK_LINES - 1)
+#define PAGE_BLOCKS 8 /* 32 KB with the array's head */
+#define INDEX_LINES 64
+#define INDEX_BITS 24
+#define INDEX_MASK ((1U << INDEX_BITS) - 1)
+#define MAX_BLOCKS (1U << (INDEX_BITS - 6))
+#define SPARE_FIRST (MAX_BLOCKS / 2)
+#define MAX_SPARE (MAX_BLOCKS / 2)
+#define MAX_BUCKET_BLOCKS (MAX_BLOCKS / 6)
+#define NO_BLOCK 0xffffffffU
+#define BLOCK_HINTS 16
+#define BUCKETS_LEAST 32
+
+enum block_kind { BLOCK_NONE, BLOCK_ENTRIES4, BLOCK_ENTRIES6, BLOCK_BUCKETS };
+
+/* The head of a block. */
+struct block_head {
+	__u64 none; /* where an entry has its end: it has none */
+	__u64 free; /* lines, a bit each; bit 0: no CPU owns the block */
+	enum block_kind kind;
+	__u32 bucket; /* BLOCK_BUCKETS: the first */
+};
+
+struct block {
+	union {
+		struct block_head head;
+		__u8 bytes[BLOCK_BYTES];
+	};
+};
+
+/* Which blocks there are. Words that different CPUs write are in cache lines of their own. */
+struct block_table {
+	__u32 taken; /* blocks in pages that are in use, or were: those below */
+	__u32 pad2[15];
+	__u32 spare; /* likewise, of the hash */
+	__u32 pad3[15];
+	__u32 hint[BLOCK_HINTS]; /* numbers of blocks that were full, and 1 more; 0: none */
+	__u32 zero;              /* 0 (unknown_zero) */
+	__u32 reshaping;         /* a CPU changes the number of buckets */
+	__u32 free;              /* lines, when the sweep last came by all blocks */
+	__u32 used;              /* likewise */
+	__u32 counting;          /* free lines, of the pass that is under way */
+	__u32 counted;           /* used ones */
+	__u32 pad4[10];
+};
+
+/* What a process says of blocks. */
+struct page_table {
+	__u32 made;  /* blocks in pages */
+	__u32 bound; /* blocks that may be in use */
+	__u32 shift; /* from an array's first element to a cache line [bytes] */
+	__u32 pad;
+};
+
+/* How many buckets there are. */
+struct shape_table {
+	__u64 geometry; /* their number; in the upper half the mask for a hash's bits */
+	__u64 pad[7];
+};
+
+/* The secret of the hash of flows. */
+struct flow_secret {
+	__u32 summand[10];
+};
+
+/* A flow as key of the table of its family, which is known when this is compiled, as it
+ * is in all functions that have it as an argument. */
+union conn_key {
+	struct flow4 four;
+	struct flow six;
+	__u64 word[5];
+};
+
+enum search_step { SEARCH_BEGIN, SEARCH_SLOTS, SEARCH_CHAIN };
+
+/* A search of the connection table (table/entry.h). */
+struct search {
+	union conn_key key; /* of IPv4, with zeros behind it */
+	__u64 slots;        /* that have the tag, and are still to be looked at */
+	__u64 empty;        /* slots */
+	__u64 geometry;
+	__u32 hash;
+	__u32 tag;
+	__u32 bucket;
+	__u32 control; /* of the bucket, at the beginning */
+	__u32 at;      /* the next entry of the chain */
+	__u32 found;   /* index; 0: none */
+	__u16 chained; /* entries of the chain that were looked at */
+	__u8 step;     /* enum search_step */
+	__u8 six;
+	__u8 claims;
+	__u8 claimed;
+	__u8 pad[2];
+};
+
+struct search_at {
+	struct search *search;
+};
+
+/* The block that a CPU takes entries from. */
+struct hand {
+	__u32 taken;  /* its number and 1 more; 0: none */
+	__u32 cursor; /* the block behind the last one that was looked at */
 };
 
 #define CALL_ID_MAX 255 /* [bytes] IP_VS_PEDATA_MAXLEN */
@@ -440,12 +552,6 @@ struct call {
 
 #define MANY_PACKETS 9 /* so many, and drop_entry spares what is idle */
 
-#define WHEEL_SLOTS 2048 /* of 67 ms: 137 s, half of which is used */
-
-#define TIMER_ENTRIES (1 << 23) /* at most, in the list of a slot */
-
-#define TIMER_NUMBER 0xfffffffU /* of struct conn.number: the timer entry's */
-
 /* Key of a packet that comes in fragments. */
 struct fragment_key {
 	union address src;
@@ -461,44 +567,6 @@ struct fragment {
 	struct flow client;
 	__u32 direction; /* enum direction */
 	__u32 server;    /* of a packet without a connection, else NO_SERVER */
-};
-
-/*
- * Timer entries, by number: flows to be examined, in the lists of the
- * wheel's slots, or free ones in lists of their own. Numbers count from 1; 0
- * ends a list. An element holds two of them, as the kernel rounds its size up
- * to 8 bytes.
- */
-struct timer_pair4 {
-	__u32 next[2];
-	struct flow4 flow[2];
-};
-
-struct timer_pair6 {
-	__u32 next[2];
-	struct flow flow[2];
-};
-
-/* flow.template of timer entries in the lists of free ones. */
-#define TIMER_ENTRY_FREE 2
-
-/* A slot of the wheel: the numbers of its first timer entries. */
-struct wheel_slot {
-	struct bpf_spin_lock lock;
-	__u32 first4;
-	__u32 first6;
-	__u32 pad;
-};
-
-/* Free timer entries, in so many lists, so that CPUs seldom meet at one. */
-#define FREE_LISTS 16
-
-/* One of them, and the entries of its own that were never taken. */
-struct free_timer_entries {
-	struct bpf_spin_lock lock;
-	__u32 first;
-	__u32 fresh;   /* so many of its own were taken for the first time */
-	__u32 pad[13]; /* a cache line of its own */
 };
 
 /* A device with an XDP program, by which others' packets may leave, too. */
@@ -628,7 +696,7 @@ enum record_result {
 	RECORD_NONE,
 	RECORD_ENTERED,
 	RECORD_EXISTS,      /* its flow has an entry already */
-	RECORD_NO_ROOM,     /* for the entry, its timer entry or the entry of its replies */
+	RECORD_NO_ROOM,     /* for the entry, or the entry of its replies */
 	RECORD_NO_SERVER,   /* that is in a service's list */
 	RECORD_NO_TEMPLATE, /* to its server, which would control it */
 	RECORD_NO_HAIRPIN,  /* another connection has the director's port */
@@ -831,24 +899,24 @@ struct change {
 enum repair_kind {
 	REPAIR_COUNTS,     /* adds to what `server` counts */
 	REPAIR_CONTROLLED, /* adds to what the template of `flow`, to `server`, controls */
-	REPAIR_TIMER,      /* a timer entry for the connection of `flow` that names `number` */
-	REPAIR_GIVE,       /* gives back timer entry `number`, which has `flow` */
-	REPAIR_CUT_SLOT,   /* empties list `from` of the wheel, if its first is `number` */
-	REPAIR_CUT_FREE,   /* likewise, a list of free timer entries */
-	REPAIR_CUT_ENTRY,  /* ends a list behind entry `from`, if the next one is `number` */
+	REPAIR_REMOVE,     /* entry `number` of `flow`, to `server` */
+	REPAIR_CLAIM,      /* ends that of bucket `number`, whose control word is `from` */
+	REPAIR_SLOT,       /* empties slot `from` of bucket `number`, which has `server` */
+	REPAIR_ENTER,      /* puts entry `number` of `flow` into its bucket */
+	REPAIR_LINE,       /* line `number` is free as its entry says, which ends at `expires` */
 };
 
 enum repair_result {
 	REPAIR_DONE,
 	REPAIR_CHANGED, /* the table is no longer as it was found */
-	REPAIR_FAILED,  /* no timer entry is free; no such object */
+	REPAIR_FAILED,  /* no such object */
 };
 
 struct repair {
 	struct flow flow;
+	__u64 expires; /* of the entry, as it was found */
 	enum repair_kind kind;
 	__u32 number;
-	__u32 due; /* of the connection */
 	__u32 from;
 	__u32 server;
 	/* differences: */

@@ -12,28 +12,22 @@
 /* Where an operation can be stopped. The comment says what the program has
  * read by then, and what it is about to do. */
 enum hook_point {
-	/* connections; each but CONN_ENDED, CONN_INSERT, CONN_INSERTED and CONN_OPEN has the
-	 * element already */
-	POINT_CONN_FOUND,    /* nothing read of it yet */
+	/* connections */
+	POINT_CONN_FOUND,    /* has the entry; nothing read of it yet */
 	POINT_CONN_KILL,     /* about to mark it dead */
 	POINT_CONN_MOVE,     /* about to change the state by a packet */
 	POINT_CONN_FAST,     /* likewise, on the fast path */
 	POINT_CONN_MARK,     /* about to set a flag */
 	POINT_CONN_EXTEND,   /* about to write a later `expires` */
-	POINT_CONN_TICK,     /* about to write tick and number */
 	POINT_CONN_COUNT,    /* the fast path: about to write expires, in_packets */
 	POINT_CONN_ENDED,    /* ended the outdated one; about to open its successor */
-	POINT_CONN_INSERT,   /* has a timer entry, own or inherited; about to insert */
-	POINT_CONN_INSERTED, /* inserted; its timer entry may be in no slot yet */
+	POINT_CONN_INSERT,   /* about to enter it */
+	POINT_CONN_INSERTED, /* entered it, or not */
 	POINT_CONN_OPEN,     /* has the chosen server's id */
-	POINT_CONN_DUE,      /* the wheel: about to decide whether it ends */
+	POINT_CONN_DUE,      /* the sweep: about to decide whether it ends */
 	POINT_CONN_HOLD,     /* a template: about to count a connection more or less */
 	POINT_CONN_MOVED,    /* changed the state; about to report that */
 	POINT_REVERSE_FOUND, /* has a reverse entry; about to copy the client's flow */
-	/* the wheel */
-	POINT_ENTRY_TAKE,  /* read the free list's head; about to exchange it */
-	POINT_ENTRY_GIVE,  /* likewise */
-	POINT_WHEEL_ENTER, /* read a slot's head; about to exchange it */
 	/* services and schedulers */
 	POINT_SERVICE_FOUND,       /* has the service's element */
 	POINT_PICK_FOR,            /* copied the service's id; about to copy its list */
@@ -64,8 +58,7 @@ struct hook_state {
 
 /* The maps whose elements element.h changes. */
 enum fault_map {
-	FAULT_conns4,
-	FAULT_conns6,
+	FAULT_spare_blocks,
 	FAULT_reverse4,
 	FAULT_reverse6,
 	FAULT_hairpins,

@@ -18,12 +18,12 @@ static __always_inline struct clock *clock_of(__u32 *id)
 
 /* Ends the connections whose time has come. */
 SEC("tc")
-int turn_wheel(struct __sk_buff *skb)
+int sweep_now(struct __sk_buff *skb)
 {
-	__u32 id = CLOCK_WHEEL;
+	__u32 id = CLOCK_TABLE;
 	struct clock *c = clock_of(&id);
 
-	return c ? wheel_timer(&clocks, &id, c) : 0;
+	return c ? table_timer(&clocks, &id, c) : 0;
 }
 
 /* One beat of the rates: one share of the ids. */

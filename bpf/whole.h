@@ -104,6 +104,8 @@ static __always_inline int handle(struct __sk_buff *skb)
 	struct packet p = { .server = NO_SERVER };
 	int verdict = carry_out(skb, &p, decide(skb, &p));
 
+	if (p.news & NEWS_OPENED)
+		split_if_due();
 	if (p.news)
 		report(&p);
 	STAGE(REPORT);

@@ -176,17 +176,19 @@ static __always_inline int xdp_finish(struct xdp_md *ctx, struct packet *p, enum
 static __noinline int xdp_in(struct xdp_md *ctx, struct packet *p)
 {
 	struct settings *set = get_settings();
-	struct conn seen, *c = conn_look(&p->flow, &seen);
+	struct conn seen = {};
 	struct route *route;
 	struct server *s;
 
-	if (!c)
+	if (!conn_look(&p->flow, &seen)) {
+		note_lapsed(p, &seen);
 		return UNDECIDED;
+	}
 	s = seen.flags & CONN_HAIRPIN ? 0 : available_server(&seen);
 	if (!s || reset_due(p, s) || conn_outdated(p, &seen, s, set) ||
 	    !xdp_route_in(ctx, p, s, seen.forward, &route, set))
 		return XDP_PASS;
-	conn_in(p, &p->flow, c, &seen, s, set);
+	conn_in(p, &p->flow, &seen, s, set);
 	STAGE(FOLLOW);
 	return xdp_finish(ctx, p, NAT_DESTINATION, route, set);
 }
@@ -222,7 +224,7 @@ __noinline int xdp_first(struct xdp_md *ctx, struct packet *p)
 	struct settings *set = get_settings();
 	__u32 id = p ? p->server : NO_SERVER;
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct conn seen, *c;
+	struct conn seen = {};
 	struct route *route;
 
 	if (!p)
@@ -232,9 +234,8 @@ __noinline int xdp_first(struct xdp_md *ctx, struct packet *p)
 		STAGE(OPEN);
 		return xdp_finish(ctx, p, NAT_DESTINATION, route, set);
 	}
-	c = conn_look(&p->flow, &seen);
-	if (c)
-		c->in_packets = 0;
+	if (conn_look(&p->flow, &seen))
+		conn_set_packets(&seen, 0);
 	report(p);
 	return XDP_PASS;
 }
@@ -298,8 +299,8 @@ static __always_inline enum xdp_side xdp_side(struct xdp_md *ctx)
 /* A packet of a server's, if it is one: an XDP action, or UNDECIDED. */
 __noinline int xdp_reply(struct xdp_md *ctx, struct packet *p)
 {
-	struct flow client;
-	struct conn seen;
+	struct flow client = {};
+	struct conn seen = {};
 	int found;
 
 	if (!p)
@@ -346,6 +347,8 @@ static __always_inline int xdp_more(struct xdp_md *ctx, struct packet *p)
 	int action = xdp_decide(ctx, p);
 
 	/* Here, and not where the packet was sent: there is no stack left. */
+	if (p->news & NEWS_OPENED)
+		split_if_due();
 	if (action != XDP_PASS && action != XDP_DROP)
 		sync_packet(p);
 	return action;

@@ -18,7 +18,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,7 +35,7 @@ var (
 	upgradeBuilds = flag.String("builds", "", "directory of other builds, by build/otherbuilds")
 	upgradeRate   = flag.Float64("rate", 2000, "new connections a second")
 	upgradeIdle   = flag.Int("idle", 10_000, "connections that are held open")
-	upgradePoints = flag.Int("points", 11, "upgrades to other programs, and to another layout, are killed in each of their first so many steps")
+	upgradePoints = flag.Int("points", 11, "upgrades are killed in each of their first so many steps")
 )
 
 const (
@@ -127,18 +126,14 @@ type upgradeCluster struct {
 	said int // lines that each idle connection carried
 }
 
-// An upgrade, be it to other programs or to another layout of connections, loses
-// none, neither of those that come meanwhile nor of those that are idle; nor does
-// one that is killed at any point, and the next one finishes it.
+// An upgrade to other programs loses no connection, neither of those that come meanwhile nor of
+// those that are idle; nor does one that is killed at any point, and the next one finishes it.
 func TestUpgradeUnderLoad(t *testing.T) {
 	needRoot(t)
 	raiseFiles()
-	builds := map[string]string{"this": executable}
-	for _, name := range []string{"programs", "layout"} {
-		builds[name] = filepath.Join(*upgradeBuilds, name, "imbang")
-		if _, err := os.Stat(builds[name]); err != nil {
-			t.Fatalf("no other builds (build/otherbuilds DIR makes them, -builds=DIR): %v", err)
-		}
+	programs := filepath.Join(*upgradeBuilds, "programs", "imbang")
+	if _, err := os.Stat(programs); err != nil {
+		t.Fatalf("no other build (build/otherbuilds DIR makes it, -builds=DIR): %v", err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -146,27 +141,19 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	u.hold(*upgradeIdle)
 	report := u.load()
 	u.pause(3 * time.Second)
-	u.upgrade(builds["programs"])
+	u.upgrade(programs)
 	u.check("upgraded to other programs")
-	u.upgrade(builds["layout"])
-	u.check("upgraded to another layout")
-	u.killAll(builds["this"], builds["layout"], true)
-	u.upgrade(builds["this"])
-	u.killAll(builds["programs"], builds["this"], false)
+	u.upgrade(executable)
+	u.killAll(programs, executable)
 	if u.ctx.Err() != nil {
 		t.Error("interrupted")
 	}
 	report()
 }
 
-// adopting are the steps of an upgrade to another layout during which packets of
-// connections that are not adopted yet are dropped: they are answered when the
-// upgrade is through, that is, when it is run again.
-var adopting = []string{"hand over", "wait for packets under way", "start the timers", "adopt the connections", "adopt a batch"}
-
 // killAll kills upgrades to one build and to the other in turn, each at a later point
 // than the one before, and runs each again.
-func (u *upgradeCluster) killAll(one, other string, layout bool) {
+func (u *upgradeCluster) killAll(one, other string) {
 	u.t.Helper()
 	killed := 0
 	for n := 1; n <= *upgradePoints && u.ctx.Err() == nil; n++ {
@@ -174,9 +161,7 @@ func (u *upgradeCluster) killAll(one, other string, layout bool) {
 		if step != "" {
 			killed++
 		}
-		if !layout || !slices.Contains(adopting, step) {
-			u.check("then")
-		}
+		u.check("then")
 		u.upgrade(one)
 		u.check("then")
 		one, other = other, one

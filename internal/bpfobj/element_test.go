@@ -13,7 +13,7 @@ import (
 func TestElementsAreChangedInOnePlace(t *testing.T) {
 	change := regexp.MustCompile(`bpf_map_(update|delete)_elem\(`)
 	var headers []string
-	for _, pattern := range []string{"*.h", "*.c", "sched/*.h", "forward/*.h"} {
+	for _, pattern := range []string{"*.h", "*.c", "sched/*.h", "forward/*.h", "table/*.h"} {
 		found, err := filepath.Glob(filepath.Join("../../bpf", pattern))
 		if err != nil {
 			t.Fatal(err)

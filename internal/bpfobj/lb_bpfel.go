@@ -47,6 +47,39 @@ type LbAttack struct {
 	Counting  [2]LbCrowding
 }
 
+type LbBlockHead struct {
+	_      structs.HostLayout
+	None   uint64
+	Free   uint64
+	Kind   LbBlockKind
+	Bucket uint32
+}
+
+type LbBlockKind uint32
+
+const (
+	LbBlockKindBLOCK_NONE     LbBlockKind = 0
+	LbBlockKindBLOCK_ENTRIES4 LbBlockKind = 1
+	LbBlockKindBLOCK_ENTRIES6 LbBlockKind = 2
+	LbBlockKindBLOCK_BUCKETS  LbBlockKind = 3
+)
+
+type LbBlockTable struct {
+	_         structs.HostLayout
+	Taken     uint32
+	Pad2      [15]uint32
+	Spare     uint32
+	Pad3      [15]uint32
+	Hint      [16]uint32
+	Zero      uint32
+	Reshaping uint32
+	Free      uint32
+	Used      uint32
+	Counting  uint32
+	Counted   uint32
+	Pad4      [10]uint32
+}
+
 type LbBuckets struct {
 	_      structs.HostLayout
 	Server [256]uint32
@@ -104,8 +137,10 @@ type LbClock struct {
 		_ structs.HostLayout
 		_ [16]byte
 	}
-	Tick uint32
-	_    [4]byte
+	Tick   uint32
+	Cursor uint32
+	Passes uint32
+	Pad    uint32
 }
 
 type LbConfigTable struct {
@@ -113,71 +148,40 @@ type LbConfigTable struct {
 	Settings   LbSettings
 	Secret     LbSecret
 	Quarantine LbQuarantine
+	Hash       LbFlowSecret
 }
 
 type LbConn struct {
-	_       structs.HostLayout
-	Expires uint64
-	Lock    struct {
-		_   structs.HostLayout
-		Val uint32
-	}
-	Due       uint16
-	ToldEnd   uint16
-	Number    uint32
-	Server    uint32
+	_         structs.HostLayout
+	Expires   uint64
 	Port      uint16
 	State     uint8
 	Flags     uint8
 	Template  uint8
 	Forward   uint8
 	InPackets uint16
+	Server    uint32
 	Fwmark    uint32
 	Netmask   uint32
+	ToldEnd   uint16
+	Told      uint8
+	Pad       uint8
+	Index     uint32
+	Hash      uint32
+	Link      uint32
+	Pad2      uint32
 }
 
 type LbConn4 struct {
-	_       structs.HostLayout
-	Flow    LbFlow4
-	Expires uint64
-	Lock    struct {
-		_   structs.HostLayout
-		Val uint32
-	}
-	Due       uint16
-	ToldEnd   uint16
-	Number    uint32
-	Server    uint32
-	Port      uint16
-	State     uint8
-	Flags     uint8
-	Template  uint8
-	Forward   uint8
-	InPackets uint16
-	Fwmark    uint32
-	Netmask   uint32
+	_    structs.HostLayout
+	Conn LbConn
+	Flow LbFlow4
 }
 
 type LbConn6 struct {
-	_       structs.HostLayout
-	Flow    LbFlow
-	Expires uint64
-	Lock    struct {
-		_   structs.HostLayout
-		Val uint32
-	}
-	Due       uint16
-	ToldEnd   uint16
-	Number    uint32
-	Server    uint32
-	Port      uint16
-	State     uint8
-	Flags     uint8
-	Template  uint8
-	Forward   uint8
-	InPackets uint16
-	Fwmark    uint32
-	Netmask   uint32
+	_    structs.HostLayout
+	Conn LbConn
+	Flow LbFlow
 }
 
 type LbConnFlag uint32
@@ -383,6 +387,11 @@ type LbFlow4 struct {
 	Pad      [2]uint8
 }
 
+type LbFlowSecret struct {
+	_       structs.HostLayout
+	Summand [10]uint32
+}
+
 type LbFollowEvent struct {
 	_          structs.HostLayout
 	Time       uint64
@@ -453,17 +462,6 @@ type LbFragmentKey struct {
 	Protocol uint8
 	Family   uint8
 	Pad      uint16
-}
-
-type LbFreeTimerEntries struct {
-	_    structs.HostLayout
-	Lock struct {
-		_   structs.HostLayout
-		Val uint32
-	}
-	First uint32
-	Fresh uint32
-	Pad   [13]uint32
 }
 
 type LbHandOver struct {
@@ -545,6 +543,14 @@ const (
 	LbNewsNEWS_KNOWN    LbNews = 64
 	LbNewsNEWS_NOTED    LbNews = 128
 )
+
+type LbPageTable struct {
+	_     structs.HostLayout
+	Made  uint32
+	Bound uint32
+	Shift uint32
+	Pad   uint32
+}
 
 type LbProof struct {
 	_       structs.HostLayout
@@ -653,9 +659,9 @@ const (
 type LbRepair struct {
 	_          structs.HostLayout
 	Flow       LbFlow
+	Expires    uint64
 	Kind       LbRepairKind
 	Number     uint32
-	Due        uint32
 	From       uint32
 	Server     uint32
 	Active     int32
@@ -663,6 +669,7 @@ type LbRepair struct {
 	Persistent int32
 	Controlled int32
 	Unproven   int32
+	_          [4]byte
 }
 
 type LbRepairKind uint32
@@ -670,11 +677,11 @@ type LbRepairKind uint32
 const (
 	LbRepairKindREPAIR_COUNTS     LbRepairKind = 0
 	LbRepairKindREPAIR_CONTROLLED LbRepairKind = 1
-	LbRepairKindREPAIR_TIMER      LbRepairKind = 2
-	LbRepairKindREPAIR_GIVE       LbRepairKind = 3
-	LbRepairKindREPAIR_CUT_SLOT   LbRepairKind = 4
-	LbRepairKindREPAIR_CUT_FREE   LbRepairKind = 5
-	LbRepairKindREPAIR_CUT_ENTRY  LbRepairKind = 6
+	LbRepairKindREPAIR_REMOVE     LbRepairKind = 2
+	LbRepairKindREPAIR_CLAIM      LbRepairKind = 3
+	LbRepairKindREPAIR_SLOT       LbRepairKind = 4
+	LbRepairKindREPAIR_ENTER      LbRepairKind = 5
+	LbRepairKindREPAIR_LINE       LbRepairKind = 6
 )
 
 type LbRepairResult uint32
@@ -864,6 +871,12 @@ type LbSettings struct {
 	Adopting                uint32
 }
 
+type LbShapeTable struct {
+	_        structs.HostLayout
+	Geometry uint64
+	Pad      [7]uint64
+}
+
 type LbStateTable struct {
 	_       structs.HostLayout
 	Attack  LbAttack
@@ -889,18 +902,6 @@ const (
 	LbTemplateKindTEMPLATE_MARK    LbTemplateKind = 3
 	LbTemplateKindTEMPLATE_CALL    LbTemplateKind = 4
 )
-
-type LbTimerPair4 struct {
-	_    structs.HostLayout
-	Next [2]uint32
-	Flow [2]LbFlow4
-}
-
-type LbTimerPair6 struct {
-	_    structs.HostLayout
-	Next [2]uint32
-	Flow [2]LbFlow
-}
 
 type LbTraceEvent struct {
 	_           structs.HostLayout
@@ -956,17 +957,6 @@ type LbTreePair struct {
 	Node [2]uint64
 }
 
-type LbWheelSlot struct {
-	_    structs.HostLayout
-	Lock struct {
-		_   structs.HostLayout
-		Val uint32
-	}
-	First4 uint32
-	First6 uint32
-	Pad    uint32
-}
-
 type LbXdpDevice struct {
 	_       structs.HostLayout
 	Ifindex uint32
@@ -983,6 +973,8 @@ const (
 	LbMapAllowances      = "allowances"
 	LbMapAsked           = "asked"
 	LbMapBarriers        = "barriers"
+	LbMapBlockPages      = "block_pages"
+	LbMapBucketBlocks    = "bucket_blocks"
 	LbMapBucketTables    = "bucket_tables"
 	LbMapCallNumbers     = "call_numbers"
 	LbMapCallRecords     = "call_records"
@@ -991,8 +983,6 @@ const (
 	LbMapClientCounts    = "client_counts"
 	LbMapClocks          = "clocks"
 	LbMapConnRecords     = "conn_records"
-	LbMapConns4          = "conns4"
-	LbMapConns6          = "conns6"
 	LbMapCrowds          = "crowds"
 	LbMapCuttings        = "cuttings"
 	LbMapFailoverWords   = "failover_words"
@@ -1000,7 +990,6 @@ const (
 	LbMapFollowRings     = "follow_rings"
 	LbMapFollowers       = "followers"
 	LbMapFragments       = "fragments"
-	LbMapFreeLists       = "free_lists"
 	LbMapGuarded         = "guarded"
 	LbMapHairpins        = "hairpins"
 	LbMapHandOvers       = "hand_overs"
@@ -1037,13 +1026,11 @@ const (
 	LbMapServiceStates   = "service_states"
 	LbMapServiceZeros    = "service_zeros"
 	LbMapServices        = "services"
+	LbMapSpareBlocks     = "spare_blocks"
 	LbMapStages          = "stages"
-	LbMapTimerEntries4   = "timer_entries4"
-	LbMapTimerEntries6   = "timer_entries6"
 	LbMapTracers         = "tracers"
 	LbMapTrees           = "trees"
 	LbMapUnheard         = "unheard"
-	LbMapWheel           = "wheel"
 	LbMapXdpStages       = "xdp_stages"
 	LbProgAdoptConns     = "adopt_conns"
 	LbProgEndOrphans     = "end_orphans"
@@ -1059,6 +1046,7 @@ const (
 	LbProgRepairTable    = "repair_table"
 	LbProgStartClocks    = "start_clocks"
 	LbProgTableChanged   = "table_changed"
+	LbProgTrimTable      = "trim_table"
 )
 
 // LoadLb returns the embedded CollectionSpec for Lb.
@@ -1117,6 +1105,7 @@ type LbProgramSpecs struct {
 	RepairTable  *ebpf.ProgramSpec `ebpf:"repair_table"`
 	StartClocks  *ebpf.ProgramSpec `ebpf:"start_clocks"`
 	TableChanged *ebpf.ProgramSpec `ebpf:"table_changed"`
+	TrimTable    *ebpf.ProgramSpec `ebpf:"trim_table"`
 }
 
 // LbMapSpecs contains maps before they are loaded into the kernel.
@@ -1127,6 +1116,8 @@ type LbMapSpecs struct {
 	Allowances      *ebpf.MapSpec `ebpf:"allowances"`
 	Asked           *ebpf.MapSpec `ebpf:"asked"`
 	Barriers        *ebpf.MapSpec `ebpf:"barriers"`
+	BlockPages      *ebpf.MapSpec `ebpf:"block_pages"`
+	BucketBlocks    *ebpf.MapSpec `ebpf:"bucket_blocks"`
 	BucketTables    *ebpf.MapSpec `ebpf:"bucket_tables"`
 	CallNumbers     *ebpf.MapSpec `ebpf:"call_numbers"`
 	CallRecords     *ebpf.MapSpec `ebpf:"call_records"`
@@ -1135,8 +1126,6 @@ type LbMapSpecs struct {
 	ClientCounts    *ebpf.MapSpec `ebpf:"client_counts"`
 	Clocks          *ebpf.MapSpec `ebpf:"clocks"`
 	ConnRecords     *ebpf.MapSpec `ebpf:"conn_records"`
-	Conns4          *ebpf.MapSpec `ebpf:"conns4"`
-	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
 	Crowds          *ebpf.MapSpec `ebpf:"crowds"`
 	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
 	FailoverWords   *ebpf.MapSpec `ebpf:"failover_words"`
@@ -1144,7 +1133,6 @@ type LbMapSpecs struct {
 	FollowRings     *ebpf.MapSpec `ebpf:"follow_rings"`
 	Followers       *ebpf.MapSpec `ebpf:"followers"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
-	FreeLists       *ebpf.MapSpec `ebpf:"free_lists"`
 	Guarded         *ebpf.MapSpec `ebpf:"guarded"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	HandOvers       *ebpf.MapSpec `ebpf:"hand_overs"`
@@ -1181,13 +1169,11 @@ type LbMapSpecs struct {
 	ServiceStates   *ebpf.MapSpec `ebpf:"service_states"`
 	ServiceZeros    *ebpf.MapSpec `ebpf:"service_zeros"`
 	Services        *ebpf.MapSpec `ebpf:"services"`
+	SpareBlocks     *ebpf.MapSpec `ebpf:"spare_blocks"`
 	Stages          *ebpf.MapSpec `ebpf:"stages"`
-	TimerEntries4   *ebpf.MapSpec `ebpf:"timer_entries4"`
-	TimerEntries6   *ebpf.MapSpec `ebpf:"timer_entries6"`
 	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
 	Trees           *ebpf.MapSpec `ebpf:"trees"`
 	Unheard         *ebpf.MapSpec `ebpf:"unheard"`
-	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
 	XdpStages       *ebpf.MapSpec `ebpf:"xdp_stages"`
 }
 
@@ -1221,6 +1207,8 @@ type LbMaps struct {
 	Allowances      *ebpf.Map `ebpf:"allowances"`
 	Asked           *ebpf.Map `ebpf:"asked"`
 	Barriers        *ebpf.Map `ebpf:"barriers"`
+	BlockPages      *ebpf.Map `ebpf:"block_pages"`
+	BucketBlocks    *ebpf.Map `ebpf:"bucket_blocks"`
 	BucketTables    *ebpf.Map `ebpf:"bucket_tables"`
 	CallNumbers     *ebpf.Map `ebpf:"call_numbers"`
 	CallRecords     *ebpf.Map `ebpf:"call_records"`
@@ -1229,8 +1217,6 @@ type LbMaps struct {
 	ClientCounts    *ebpf.Map `ebpf:"client_counts"`
 	Clocks          *ebpf.Map `ebpf:"clocks"`
 	ConnRecords     *ebpf.Map `ebpf:"conn_records"`
-	Conns4          *ebpf.Map `ebpf:"conns4"`
-	Conns6          *ebpf.Map `ebpf:"conns6"`
 	Crowds          *ebpf.Map `ebpf:"crowds"`
 	Cuttings        *ebpf.Map `ebpf:"cuttings"`
 	FailoverWords   *ebpf.Map `ebpf:"failover_words"`
@@ -1238,7 +1224,6 @@ type LbMaps struct {
 	FollowRings     *ebpf.Map `ebpf:"follow_rings"`
 	Followers       *ebpf.Map `ebpf:"followers"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
-	FreeLists       *ebpf.Map `ebpf:"free_lists"`
 	Guarded         *ebpf.Map `ebpf:"guarded"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	HandOvers       *ebpf.Map `ebpf:"hand_overs"`
@@ -1275,13 +1260,11 @@ type LbMaps struct {
 	ServiceStates   *ebpf.Map `ebpf:"service_states"`
 	ServiceZeros    *ebpf.Map `ebpf:"service_zeros"`
 	Services        *ebpf.Map `ebpf:"services"`
+	SpareBlocks     *ebpf.Map `ebpf:"spare_blocks"`
 	Stages          *ebpf.Map `ebpf:"stages"`
-	TimerEntries4   *ebpf.Map `ebpf:"timer_entries4"`
-	TimerEntries6   *ebpf.Map `ebpf:"timer_entries6"`
 	Tracers         *ebpf.Map `ebpf:"tracers"`
 	Trees           *ebpf.Map `ebpf:"trees"`
 	Unheard         *ebpf.Map `ebpf:"unheard"`
-	Wheel           *ebpf.Map `ebpf:"wheel"`
 	XdpStages       *ebpf.Map `ebpf:"xdp_stages"`
 }
 
@@ -1291,6 +1274,8 @@ func (m *LbMaps) Close() error {
 		m.Allowances,
 		m.Asked,
 		m.Barriers,
+		m.BlockPages,
+		m.BucketBlocks,
 		m.BucketTables,
 		m.CallNumbers,
 		m.CallRecords,
@@ -1299,8 +1284,6 @@ func (m *LbMaps) Close() error {
 		m.ClientCounts,
 		m.Clocks,
 		m.ConnRecords,
-		m.Conns4,
-		m.Conns6,
 		m.Crowds,
 		m.Cuttings,
 		m.FailoverWords,
@@ -1308,7 +1291,6 @@ func (m *LbMaps) Close() error {
 		m.FollowRings,
 		m.Followers,
 		m.Fragments,
-		m.FreeLists,
 		m.Guarded,
 		m.Hairpins,
 		m.HandOvers,
@@ -1345,13 +1327,11 @@ func (m *LbMaps) Close() error {
 		m.ServiceStates,
 		m.ServiceZeros,
 		m.Services,
+		m.SpareBlocks,
 		m.Stages,
-		m.TimerEntries4,
-		m.TimerEntries6,
 		m.Tracers,
 		m.Trees,
 		m.Unheard,
-		m.Wheel,
 		m.XdpStages,
 	)
 }
@@ -1380,6 +1360,7 @@ type LbPrograms struct {
 	RepairTable  *ebpf.Program `ebpf:"repair_table"`
 	StartClocks  *ebpf.Program `ebpf:"start_clocks"`
 	TableChanged *ebpf.Program `ebpf:"table_changed"`
+	TrimTable    *ebpf.Program `ebpf:"trim_table"`
 }
 
 func (p *LbPrograms) Close() error {
@@ -1398,6 +1379,7 @@ func (p *LbPrograms) Close() error {
 		p.RepairTable,
 		p.StartClocks,
 		p.TableChanged,
+		p.TrimTable,
 	)
 }
 

@@ -14,8 +14,11 @@ import (
 // variables, which the kernel keeps as arrays of one element.
 type Tables struct {
 	LbMaps
+	Blocks *ebpf.Map `ebpf:".data.blocks"`
 	Cache  *ebpf.Map `ebpf:".data.cache"`
 	Config *ebpf.Map `ebpf:".data.config"`
+	Pages  *ebpf.Map `ebpf:".data.pages"`
+	Shape  *ebpf.Map `ebpf:".data.shape"`
 	State  *ebpf.Map `ebpf:".data.state"`
 }
 

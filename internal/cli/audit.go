@@ -21,15 +21,15 @@ func newAuditCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "Look for faults in the kernel's tables",
-		Long: `Compares the kernel's tables with each other: connections with their timer
-entries, servers' counts with the connections there are, lists of servers with
-the servers, the schedulers' memory with the services. It takes no lock, so that
+		Long: `Compares the kernel's tables with each other: connections with the buckets that
+lead to them, servers' counts with the connections there are, lists of servers
+with the servers, the schedulers' memory with the services. It takes no lock, so that
 traffic and other commands continue. A finding is reported only if it holds in
 two passes; entries that change too fast to be checked are not reported.
 
-With --repair, counts are corrected, connections get timer entries, and unused
-entries are deleted, under the director's lock; then the tables are examined
-again. Each repair is reported.
+With --repair, counts are corrected, connections are put back into their
+buckets, and unused entries are deleted, under the director's lock; then the
+tables are examined again. Each repair is reported.
 
 The exit status is 0 if no fault was found (with --repair: none is left), 1 if
 there are faults, 2 for a wrong command line and 3 if the audit failed.`,
@@ -92,7 +92,7 @@ func terminal(w io.Writer) bool {
 
 func printAudit(w io.Writer, r *director.AuditReport) error {
 	took := time.Duration(r.Took).Round(time.Millisecond)
-	fmt.Fprintf(w, "%d connections, %d templates, %d timer entries, ", r.Connections, r.Templates, r.TimerEntries)
+	fmt.Fprintf(w, "%d connections, %d templates, ", r.Connections, r.Templates)
 	if len(r.NotJudged) == 0 {
 		fmt.Fprintf(w, "%d services, %d servers", r.Services, r.Servers)
 	} else {

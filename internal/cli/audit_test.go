@@ -14,8 +14,8 @@ func TestAuditText(t *testing.T) {
 		report director.AuditReport
 		want   string
 	}{
-		{director.AuditReport{Connections: 3, Services: 1, Servers: 2}, "3 connections, 0 templates, 0 timer entries, 1 services, 2 servers: sound (0s)\n"},
-		{director.AuditReport{NotJudged: []string{"services"}}, "0 connections, 0 templates, 0 timer entries, services and servers not read: nothing found in what was judged (0s)\nnot judged: services\n"},
+		{director.AuditReport{Connections: 3, Services: 1, Servers: 2}, "3 connections, 0 templates, 1 services, 2 servers: sound (0s)\n"},
+		{director.AuditReport{NotJudged: []string{"services"}}, "0 connections, 0 templates, services and servers not read: nothing found in what was judged (0s)\nnot judged: services\n"},
 	} {
 		var b strings.Builder
 		if err := printAudit(&b, &c.report); err != nil || b.String() != c.want {

@@ -57,7 +57,7 @@ func registerSizes(c *cobra.Command, s *director.Sizes) sizeFlags {
 	connections := &size{name: "max-connections", limit: director.MaxConnections, into: &s.Connections}
 	c.Flags().Var(services, services.name, "room for virtual services (default 16384)")
 	c.Flags().Var(servers, servers.name, "room for real servers of all services (default 131072)")
-	c.Flags().Var(connections, connections.name, "room for connections (default 1048576)")
+	c.Flags().Var(connections, connections.name, "room for connections of IPv4; one of IPv6 takes the room of two (default: in a sixteenth of the memory)")
 	return sizeFlags{services, servers, connections}
 }
 

@@ -13,8 +13,8 @@ import (
 // A size out of bounds is refused with the name of its flag, before devices are looked up.
 func TestAttachRefusesSizes(t *testing.T) {
 	for flag, want := range map[string]string{
-		"--max-connections=4294967295": "--max-connections 4294967295: want at most 67108864",
-		"--max-connections=4294967296": "--max-connections 4294967296: want at most 67108864",
+		"--max-connections=4294967295": "--max-connections 4294967295: want at most 6291456",
+		"--max-connections=4294967296": "--max-connections 4294967296: want at most 6291456",
 		"--max-services=1048577":       "--max-services 1048577: want at most 1048576",
 		"--max-servers=16777215":       "--max-servers 16777215: want at most 16777214",
 		"--max-servers=-1":             "--max-servers -1: want a number, at most 16777214",

@@ -29,8 +29,8 @@ of this imbang. Services, servers, counters and connections stay; tables whose
 layout changed are converted. Every packet is handled by one build or the
 other: all devices change over at the same moment.
 
-If the connection table has another layout, its entries are copied after that
-moment. Until they are copied, packets that may belong to one are dropped (the
+If the loaded build has its connections in other maps (ABI 1 or 2), they are
+copied after that moment. Until they are copied, packets that may belong to one are dropped (the
 senders repeat them); new connections are opened meanwhile. imbang status shows
 them as "drop upgrade".
 

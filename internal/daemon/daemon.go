@@ -201,6 +201,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Ready != nil {
 		o.Ready()
 	}
+	d.provideMemory(ctx)
 	d.loop(ctx, changes)
 	goes := "the director goes on"
 	if d.table.none {

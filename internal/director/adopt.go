@@ -11,7 +11,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"imbang/internal/bpfobj"
-	"imbang/internal/director/layout"
 )
 
 // adopt enters the earlier build's connections into the new table, templates
@@ -25,14 +24,21 @@ func (u *upgrade) adopt() error {
 	if waits, err := set.get(adoptingSetting); err != nil || !waits {
 		return err
 	}
+	table, err := u.newTable()
+	if err != nil {
+		return err
+	}
+	if err := u.makeRoom(table, set); err != nil {
+		return err
+	}
 	for _, templates := range []bool{true, false} {
-		for _, table := range []string{"conns4", "conns6"} {
-			a, err := u.newAdopter(table)
+		for _, former := range formerTables {
+			a, err := u.newAdopter(former, table)
 			if err != nil {
-				return fmt.Errorf("table %s: %w", table, err)
+				return fmt.Errorf("table %s: %w", former, err)
 			}
 			if err := a.run(templates); err != nil {
-				return fmt.Errorf("table %s: %w", table, err)
+				return fmt.Errorf("table %s: %w", former, err)
 			}
 			u.result.Adopted += a.done
 		}
@@ -40,75 +46,100 @@ func (u *upgrade) adopt() error {
 	return errors.Join(set.set(adoptingSetting, false), set.put())
 }
 
+// newTable is the memory of the new build's connection table: of a Director, what adds pages.
+func (u *upgrade) newTable() (*Director, error) {
+	d := &Director{}
+	d.maps.BlockPages, d.maps.Pages, d.maps.Blocks = u.next.maps["block_pages"], u.next.maps["pages"], u.next.maps["blocks"]
+	if d.maps.BlockPages == nil || d.maps.Pages == nil || d.maps.Blocks == nil {
+		return nil, errors.New("a pin of the new connection table is missing")
+	}
+	return d, nil
+}
+
+// makeRoom raises the bound of the new table if the earlier ones have more entries, and notes for how
+// many connections the new one has room. No program writes the earlier ones any more.
+func (u *upgrade) makeRoom(table *Director, set *element) error {
+	lines := uint64(0)
+	for i, former := range formerTables {
+		n, err := countElements(u.cur.maps[former])
+		if err != nil {
+			return fmt.Errorf("table %s: %w", former, err)
+		}
+		lines += uint64(i+1) * n // an entry of IPv6 takes two lines
+	}
+	p, err := pagesOf(table.maps.Pages)
+	if err != nil {
+		return err
+	}
+	atHand := uint32(2 * ebpf.MustPossibleCPU()) // of each CPU, a block of each family
+	if need := min(blocksFor(lines+lines/8)+atHand, maxBlocks); p.Bound < need {
+		p.Bound = need
+		if err := table.maps.Pages.Put(uint32(0), p); err != nil {
+			return fmt.Errorf("prepare the connection table: %w", err)
+		}
+	}
+	room, err := roomOf(u.next.maps)
+	if err != nil {
+		return err
+	}
+	return set.integers(roomSetting, room[:])
+}
+
+// countElements counts those of a hash.
+func countElements(m *ebpf.Map) (n uint64, err error) {
+	if m == nil {
+		return 0, errors.New("its pin is missing")
+	}
+	keys, values := elementsOf(m.KeySize()), elementsOf(m.ValueSize())
+	err = eachRead(m, keys.Interface(), values.Interface(), func(read int) error {
+		n += uint64(read)
+		return nil
+	})
+	return n, err
+}
+
+// elementsOf is room for as many keys, or values, of a size as one system call reads.
+func elementsOf(size uint32) reflect.Value {
+	one := reflect.ArrayOf(int(size), reflect.TypeFor[byte]())
+	return reflect.MakeSlice(reflect.SliceOf(one), connBatch, connBatch)
+}
+
 // adopter takes over one table.
 type adopter struct {
 	from    *ebpf.Map
+	table   *Director // the new one
 	buffer  *ebpf.Map
 	program *ebpf.Program
-	convert *layout.Converter
-	decode  func([]byte) (bpfobj.LbConn6, error)
-	size    uint32 // of a value in the new layout [bytes]
+	fields  formerConn
 	records []bpfobj.LbConnRecord
 	keys    [][]byte // of the records, in the earlier table
 	done    int
 	at      func(string)
 }
 
-func (u *upgrade) newAdopter(table string) (*adopter, error) {
-	a := &adopter{from: u.cur.maps[table], buffer: u.next.maps["conn_records"], program: u.next.progs["adopt_conns"], at: u.at}
-	to := u.next.maps[table]
-	if a.from == nil || to == nil || a.buffer == nil || a.program == nil {
+func (u *upgrade) newAdopter(former string, table *Director) (*adopter, error) {
+	a := &adopter{from: u.cur.maps[former], table: table, buffer: u.next.maps["conn_records"], program: u.next.progs["adopt_conns"], at: u.at}
+	if a.from == nil || a.buffer == nil || a.program == nil {
 		return nil, errors.New("a pin is missing")
 	}
-	name := map[string]string{"conns4": "conn4", "conns6": "conn6"}[table]
-	was, err := valueLayout(a.from, name)
+	was, err := valueLayout(a.from, formerValues[former])
 	if err != nil {
 		return nil, err
 	}
-	is, err := valueLayout(to, name)
-	if err != nil {
-		return nil, err
-	}
-	if is.Size != to.ValueSize() || was.Size != a.from.ValueSize() {
+	if was.Size != a.from.ValueSize() {
 		return nil, errors.New("its values are not of the type that the kernel says")
 	}
-	compiledAs, err := compiledLayout(table)
-	if err != nil {
-		return nil, err
-	}
-	if d := is.Differences(compiledAs); len(d) > 0 {
-		return nil, fmt.Errorf("the upgrade was begun by another build of imbang: finish it with that one (%s)", d[0])
-	}
-	a.size = is.Size
-	a.convert, err = layout.NewConverter(was, is)
-	a.decode = decodeConn6
-	if table == "conns4" {
-		a.decode = decodeConn4
-	}
+	a.fields, err = formerConnOf(was, former == "conns6")
 	return a, err
-}
-
-// compiledLayout is the layout of a map's values in this program.
-func compiledLayout(table string) (layout.Layout, error) {
-	spec, err := compiled()
-	if err != nil {
-		return layout.Layout{}, err
-	}
-	return layout.Of(spec.Maps[table].Value)
 }
 
 // run adopts the templates of the table, or the connections. It reads bucket by bucket, so
 // that what was adopted can be deleted meanwhile.
 func (a *adopter) run(templates bool) error {
-	bytesOf := func(size uint32) reflect.Value {
-		one := reflect.ArrayOf(int(size), reflect.TypeFor[byte]())
-		return reflect.MakeSlice(reflect.SliceOf(one), connBatch, connBatch)
-	}
-	keys, values := bytesOf(a.from.KeySize()), bytesOf(a.from.ValueSize())
-	fresh := make([]byte, a.size)
+	keys, values := elementsOf(a.from.KeySize()), elementsOf(a.from.ValueSize())
 	err := eachRead(a.from, keys.Interface(), values.Interface(), func(n int) error {
 		for i := range n {
-			if err := a.add(keys.Index(i).Bytes(), values.Index(i).Bytes(), fresh, templates); err != nil {
+			if err := a.add(keys.Index(i).Bytes(), values.Index(i).Bytes(), templates); err != nil {
 				return err
 			}
 		}
@@ -120,24 +151,19 @@ func (a *adopter) run(templates bool) error {
 	return a.flush()
 }
 
-func (a *adopter) add(key, value, fresh []byte, templates bool) error {
-	a.convert.Convert(fresh, value)
-	c, err := a.decode(fresh)
-	if err != nil || (c.Flow.Template != 0) != templates || c.Flags&connLeft == connDead {
-		return err
+func (a *adopter) add(key, value []byte, templates bool) error {
+	r := a.fields.record(value)
+	if (r.Flow.Template != 0) != templates || r.Flags&connLeft == connDead {
+		return nil
 	}
-	if c.Flags&connLeft == connLeft { // its server counts it still, its template does not: it ends anew, at once
-		c.Flags &^= connLeft
-		c.Expires, c.Template = 0, uint8(bpfobj.LbTemplateKindTEMPLATE_NONE)
+	if r.Flags&connLeft == connLeft { // its server counts it still, its template does not: it ends anew, at once
+		r.Flags &^= connLeft
+		r.Expires, r.Template = 0, uint8(bpfobj.LbTemplateKindTEMPLATE_NONE)
 		if templates {
-			c.Fwmark = 0 // connections
+			r.Fwmark = 0 // connections
 		}
 	}
-	a.records = append(a.records, bpfobj.LbConnRecord{
-		Flow: c.Flow, Server: c.Server, Expires: c.Expires, Port: c.Port, State: c.State, Flags: c.Flags,
-		Template: c.Template, Forward: c.Forward, InPackets: c.InPackets, Fwmark: c.Fwmark, Netmask: c.Netmask,
-		ToldEnd: c.ToldEnd, Told: uint8(c.Number >> toldShift),
-	})
+	a.records = append(a.records, r)
 	a.keys = append(a.keys, bytes.Clone(key))
 	if len(a.records) == recordBatch {
 		return a.flush()
@@ -152,6 +178,9 @@ func (a *adopter) flush() error {
 	}
 	if a.at != nil {
 		a.at("adopt a batch")
+	}
+	if err := a.table.provide(); err != nil { // or the kernel would allocate each block by itself
+		return err
 	}
 	results, err := enterRecords(a.buffer, a.program, a.records)
 	if err != nil {

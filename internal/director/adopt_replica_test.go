@@ -15,19 +15,19 @@ import (
 // their origin tells of them still applies, and what packets made of others stays.
 func TestUpgradeOfLayoutKeepsReplicas(t *testing.T) {
 	t.Parallel()
-	r := newOlderRig(t, olderBuild(t))
+	r := newRig(t, small)
 	s := tcpService(vip, "rr")
 	r.addService(s, 1, 1)
-	own := r.establish("10.10.0.7:7", vip)
 	persists := persistent(tcpService("10.20.0.3:80", "rr"))
 	r.addService(persists, 1, 1)
+	r.former()
+	own := r.establish("10.10.0.7:7", vip)
 	clients := []string{client1, "10.10.0.3:3", "10.10.0.7:7"}
 	replicas := []model.Connection{
 		replica(s.Key, clients[0], "172.16.0.10:8080"), replica(s.Key, clients[1], "172.16.0.10:8080"),
 	}
 	template := replicaTemplate(persists.Key, "10.10.0.2", "172.16.0.10:8080")
 	r.replicate(append(replicas, template)...)
-	r.disguise()
 	_, _, err := r.upgradeTo(ours(t), bpfobj.Fingerprint, "")
 	r.must(err)
 	r.open(Sizes{})

@@ -36,11 +36,11 @@ func (s *siege) tick(d time.Duration) {
 	s.Helper()
 	s.must(s.ns.Do(func() error {
 		for end := s.now + d; s.now < end; {
-			s.now += WheelTick
+			s.now += VirtualTick
 			if err := s.v.SetTime(s.now); err != nil {
 				return err
 			}
-			if err := s.v.TurnWheel(); err != nil {
+			if err := s.v.Sweep(); err != nil {
 				return err
 			}
 		}
@@ -101,14 +101,14 @@ func (s *siege) want(now bool, count uint32, when string) {
 func TestAttackBeginsAndEnds(t *testing.T) {
 	s := newSiege(t, 100)
 	s.syns(0, 100)
-	s.tick(WheelTick)
+	s.tick(VirtualTick)
 	s.want(false, 0, "as many as there may be")
 	s.syns(100, 103)
 	s.want(false, 0, "before the tick")
 	if n := s.syns(103, 105); n != 0 {
 		t.Errorf("%d were challenged before", n)
 	}
-	s.tick(WheelTick)
+	s.tick(VirtualTick)
 	s.want(true, 1, "after the tick")
 	if n := s.syns(200, 300); n != 100 {
 		t.Errorf("%d of 100 were challenged", n)
@@ -131,7 +131,7 @@ func TestManyConnectionsAreNoAttack(t *testing.T) {
 	for i := 0; i < 3000; i += 90 {
 		s.syns(i, i+90)
 		s.answer(i, i+90)
-		s.tick(WheelTick)
+		s.tick(VirtualTick)
 		s.want(false, 0, fmt.Sprint(i+90))
 	}
 	if a := s.attack(); a.HalfOpen != 0 {
@@ -144,7 +144,7 @@ func TestManyConnectionsAreNoAttack(t *testing.T) {
 func TestAttackGoesOnWhileChallenged(t *testing.T) {
 	s := newSiege(t, 100)
 	s.syns(0, 105)
-	s.tick(WheelTick)
+	s.tick(VirtualTick)
 	for i := range 90 { // seconds
 		s.syns(1000+10*i, 1010+10*i)
 		s.tick(time.Second)

@@ -22,7 +22,7 @@ type AuditOptions struct {
 // DefaultAuditInterval is the time between the two passes of an audit.
 const DefaultAuditInterval = 2 * time.Second
 
-// MaxAuditInterval is the longest interval: it keeps both passes within one revolution of the wheel.
+// MaxAuditInterval is the longest interval: a suspect of both passes may be another object if they lie far apart.
 const MaxAuditInterval = 30 * time.Second
 
 // maxSuspects is how many objects of a kind are reported, and repaired at once.
@@ -34,17 +34,16 @@ const repairRounds = 4
 
 // AuditReport is what an audit found.
 type AuditReport struct {
-	Connections  uint64         `json:"connections"` // of both families, without templates
-	Templates    uint64         `json:"templates"`
-	TimerEntries uint64         `json:"timer_entries"` // that were ever taken
-	Services     int            `json:"services"`
-	Servers      int            `json:"servers"`           // in lists
-	Took         Seconds        `json:"took"`              // the whole audit
-	Pass         Seconds        `json:"pass"`              // the longest pass
-	Rounds       int            `json:"rounds"`            // audits made; above 1 after repairs
-	Findings     []AuditFinding `json:"findings"`          // of the first round
-	Remaining    []AuditFinding `json:"remaining"`         // of the last one, if something was repaired
-	Omitted      map[string]int `json:"omitted,omitempty"` // more findings, by kind
+	Connections uint64         `json:"connections"` // of both families, without templates
+	Templates   uint64         `json:"templates"`
+	Services    int            `json:"services"`
+	Servers     int            `json:"servers"`           // in lists
+	Took        Seconds        `json:"took"`              // the whole audit
+	Pass        Seconds        `json:"pass"`              // the longest pass
+	Rounds      int            `json:"rounds"`            // audits made; above 1 after repairs
+	Findings    []AuditFinding `json:"findings"`          // of the first round
+	Remaining   []AuditFinding `json:"remaining"`         // of the last one, if something was repaired
+	Omitted     map[string]int `json:"omitted,omitempty"` // more findings, by kind
 	// NotJudged are parts of the table that were in motion in both passes.
 	NotJudged []string `json:"not_judged,omitempty"`
 }
@@ -75,7 +74,7 @@ type suspect struct {
 	place    bpfobj.LbEndpoint
 	locality bpfobj.LbLocalityKey
 	id       uint32 // of a server or service
-	number   uint32 // of a timer entry, node, slot
+	number   uint32 // of an entry, bucket, node, slot
 	from     uint32
 	tick     uint32
 	list     uint32

@@ -28,7 +28,7 @@ type countsView struct {
 	slack                  int64 // programs that may be under way
 }
 
-func (v *countsView) add(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) {
+func (v *countsView) add(flow *bpfobj.LbFlow, c *entry) {
 	if int(c.Server) >= len(v.tally) {
 		return
 	}
@@ -133,7 +133,7 @@ func callKey(number uint32, family uint8) bpfobj.LbFlow {
 }
 
 // templateKey is template_flow of bpf/template.h.
-func templateKey(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) (t bpfobj.LbFlow) {
+func templateKey(flow *bpfobj.LbFlow, c *entry) (t bpfobj.LbFlow) {
 	t.Src = maskOf(flow, c.Netmask)
 	t.Template, t.Family = 1, flow.Family
 	if bpfobj.LbTemplateKind(c.Template) == bpfobj.LbTemplateKindTEMPLATE_MARK {
@@ -184,7 +184,7 @@ func serverHash(flow bpfobj.LbFlow, server uint32) uint64 {
 	return keyHash(&flow) ^ (uint64(server)+1)*inactiveSalt
 }
 
-func newHold(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) holdView {
+func newHold(flow *bpfobj.LbFlow, c *entry) holdView {
 	if bpfobj.LbTemplateKind(c.Template) == bpfobj.LbTemplateKindTEMPLATE_CALL {
 		// It keeps its key when it becomes invalid.
 		template := serverHash(callKey(c.Fwmark, flow.Family), c.Server)
@@ -194,7 +194,7 @@ func newHold(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) holdView {
 	return holdView{serverHash(key, c.Server), serverHash(asideKey(key, c.Server), c.Server), keyHash(flow)}
 }
 
-func newTemplate(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) templateView {
+func newTemplate(flow *bpfobj.LbFlow, c *entry) templateView {
 	return templateView{hash: serverHash(*flow, c.Server), flow: *flow, server: c.Server, controlled: c.Fwmark}
 }
 

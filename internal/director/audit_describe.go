@@ -16,23 +16,22 @@ import (
 func (n auditNames) describe(s suspect, repair string) AuditFinding {
 	f := AuditFinding{Kind: s.kind.String(), Repair: repair}
 	switch s.kind {
-	case AuditNoTimer, AuditDead, AuditOverdue:
+	case AuditUnreached, AuditDead, AuditOverdue:
 		f.Object = flowText(s.flow)
-		f.Detail = fmt.Sprintf("timer entry %d at tick %d", s.number, s.tick)
+		f.Detail = fmt.Sprintf("entry %d", s.number)
 	case AuditConnServer:
 		f.Object = flowText(s.flow)
 		f.Detail = fmt.Sprintf("server id %d", s.id)
 	case AuditClockStopped:
-		f.Object, f.Detail = "the wheel", fmt.Sprintf("at tick %d", s.tick)
-	case AuditEntryTwice, AuditEntryListedFree, AuditLinkBroken:
-		f.Object = entryText(s)
-		f.Detail = fmt.Sprintf("in slot %d behind entry %d", s.list, s.from)
-		if s.free {
-			f.Detail = fmt.Sprintf("in list %d of free entries behind entry %d", s.list, s.from)
-		}
-	case AuditEntryLeaked, AuditEntryLost:
-		f.Object = entryText(s)
-		f.Detail = fmt.Sprintf("its next is %d", s.a)
+		f.Object, f.Detail = "the table's clock", fmt.Sprintf("at tick %d", s.tick)
+	case AuditSlotStray:
+		f.Object = fmt.Sprintf("bucket %d", s.number)
+		f.Detail = fmt.Sprintf("slot %d leads to entry %d", s.from, s.id&indexMask)
+	case AuditClaimed:
+		f.Object = fmt.Sprintf("bucket %d", s.number)
+		f.Detail = fmt.Sprintf("control word %#x", s.from)
+	case AuditLineFree, AuditLineLeaked:
+		f.Object = fmt.Sprintf("entry %d", s.number)
 	case AuditCounts:
 		f.Object = n.serverText(s.id)
 		f.Detail = fmt.Sprintf("counts %+d active, %+d inactive connections, %+d templates", s.a, s.b, s.c)
@@ -96,10 +95,6 @@ func flowText(f bpfobj.LbFlow) string {
 		text = "template " + text
 	}
 	return text
-}
-
-func entryText(s suspect) string {
-	return fmt.Sprintf("timer entry %d of IPv%d", s.number, map[bool]int{true: 6, false: 4}[model.Family(s.family) == model.IPv6])
 }
 
 // auditNames knows services and servers by id.

@@ -4,18 +4,19 @@ package director
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
+	"imbang/internal/testenv"
 )
 
 // quietService is the first of the services that the injected traffic leaves alone,
@@ -32,105 +33,114 @@ type injector struct {
 	// several injections.
 	unknown uint32
 	round   int
-	undo    []func() // of what a repair does not correct
+	undo    []func()        // of what a repair does not correct
+	damaged map[uint32]bool // buckets
 }
 
-// victim is a connection that has no fault yet, and its value.
-func (x *injector) victim() (bpfobj.LbFlow, bpfobj.LbConn6) {
+func newInjector(r *rig) *injector {
+	return &injector{rig: r, want: map[AuditKind]int{}, damaged: map[uint32]bool{}}
+}
+
+// clientEnd is the address and port of a connection's client.
+func clientEnd(e entry) string {
+	return netip.AddrPortFrom(fromAddressOf(e.Flow.Src, e.Flow.Family), swapPort(e.Flow.Sport)).String()
+}
+
+// victim is a connection that has no fault yet, in a slot of a bucket which is not split soon.
+func (x *injector) victim() entry {
 	x.Helper()
-	if x.used == len(x.flows) {
-		x.Fatal("no connection is left to be damaged")
-	}
-	flow := x.flows[x.used]
-	x.used++
-	return flow, x.conn(flow)
-}
-
-// conn is a connection's value.
-func (x *injector) conn(flow bpfobj.LbFlow) bpfobj.LbConn6 {
-	x.Helper()
-	c, err := x.connOf(flow)
-	x.must(err)
-	if c == nil {
-		x.Fatalf("no connection %s", flowText(flow))
-	}
-	return *c
-}
-
-func (x *injector) put(flow bpfobj.LbFlow, c bpfobj.LbConn6) {
-	x.Helper()
-	four := bpfobj.LbConn4{
-		Flow: toFlow4(flow), Expires: c.Expires, Due: c.Due, Number: c.Number, Server: c.Server, Port: c.Port,
-		State: c.State, Flags: c.Flags, Template: c.Template, Forward: c.Forward, InPackets: c.InPackets,
-		Fwmark: c.Fwmark, Netmask: c.Netmask,
-	}
-	x.must(x.maps.Conns4.Put(four.Flow, &four))
-}
-
-// timerEntry is one of IPv4.
-type timerEntry struct {
-	Next uint32
-	Flow bpfobj.LbFlow4
-}
-
-// entry is a timer entry; setEntry writes it.
-func (x *injector) entry(number uint32) timerEntry {
-	x.Helper()
-	var pair bpfobj.LbTimerPair4
-	x.must(x.maps.TimerEntries4.Lookup((number-1)/entryPair, &pair))
-	half := (number - 1) % entryPair
-	return timerEntry{pair.Next[half], pair.Flow[half]}
-}
-
-// next is the number behind an entry; 0 also if another fault has put a number there of
-// which there is no entry.
-func (x *injector) next(number uint32) uint32 {
-	x.Helper()
-	var pair bpfobj.LbTimerPair4
-	err := x.maps.TimerEntries4.Lookup((number-1)/entryPair, &pair)
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return 0
-	}
-	x.must(err)
-	return pair.Next[(number-1)%entryPair]
-}
-
-func (x *injector) setEntry(number uint32, e timerEntry) {
-	x.Helper()
-	var pair bpfobj.LbTimerPair4
-	x.must(x.maps.TimerEntries4.Lookup((number-1)/entryPair, &pair))
-	half := (number - 1) % entryPair
-	pair.Next[half], pair.Flow[half] = e.Next, e.Flow
-	x.must(x.maps.TimerEntries4.Put((number-1)/entryPair, &pair))
-}
-
-// last is a connection whose timer entry is the last in its slot's list, which no
-// other fault concerns.
-func (x *injector) last() bpfobj.LbConn6 {
-	x.Helper()
-	for {
-		if _, c := x.victim(); x.entry(c.Number).Next == 0 {
-			return c
+	for x.used < len(x.flows) {
+		e := x.entryOf(x.flows[x.used])
+		x.used++
+		if n, words := x.bucketOfEntry(&e); slotOf(words, e.Index) != 0 && x.calm(n) {
+			return e
 		}
 	}
+	x.Fatal("no connection is left to be damaged")
+	return entry{}
 }
 
-// before is the timer entry that leads to another one in a slot's list, 0 if none does.
-func (x *injector) before(number uint32) (before uint32) {
+// calm reports whether a bucket is split or merged only after many others: what is put there stays
+// there.
+func (x *injector) calm(n uint32) bool {
 	x.Helper()
-	for slot := range x.maps.Wheel.MaxEntries() {
-		var s bpfobj.LbWheelSlot
-		x.must(x.maps.Wheel.Lookup(slot, &s))
-		// Another fault may have made a circle of the list.
-		for at, n := s.First4, uint32(0); at != 0 && n < x.maps.TimerEntries4.MaxEntries(); n++ {
-			next := x.next(at)
-			if next == number {
-				before = at
+	number := x.buckets()
+	under := func(n uint32) uint32 { return 1 << (bits.Len32(n) - 1) } // the power of two
+	splits, merges := number, number
+	if next := number - under(number); n >= next && n < under(number) {
+		splits = n - next
+	}
+	last := number - 1
+	if into := last - under(last); n >= under(last) {
+		merges = last - n
+	} else if n <= into {
+		merges = into - n
+	}
+	return min(splits, merges) >= number/8
+}
+
+// lastSlot is the slot of a bucket that is filled last.
+const lastSlot = 13
+
+// roomy is a calm bucket whose last slot and whose chain are empty, and which is not damaged.
+func (x *injector) roomy() uint32 {
+	x.Helper()
+	for n := range x.buckets() {
+		if words := x.bucketLine(n); words[lastSlot] == 0 && words[bucketChain] == 0 && !x.damaged[n] && x.calm(n) {
+			x.damaged[n] = true
+			return n
+		}
+	}
+	x.Fatal("no bucket has room for a fault")
+	return 0
+}
+
+// nowhere is an index of which there is no line.
+const nowhere = indexLines - 1
+
+// wordOf is the slot that leads to an entry.
+func wordOf(e entry) uint32 { return e.Link&^indexMask | e.Index }
+
+// unreached takes an entry out of its bucket, which is found, as is what leads to the entry from elsewhere.
+func (x *injector) unreached(e entry) {
+	x.Helper()
+	x.unreach(&e)
+	x.want[AuditUnreached]++
+	x.want[AuditReverseStray] += replyEntries(e)
+}
+
+// replyEntries is how many entries of the reverse table a connection has.
+func replyEntries(e entry) int {
+	if e.Flags&uint8(bpfobj.LbConnFlagCONN_LISTED) != 0 {
+		return 1
+	}
+	return 0
+}
+
+// fullBlock is a block that has connections of the injector alone. It has so few free lines that no
+// CPU takes one as long as there is other room, also with one more; nil if there is none.
+func (x *injector) fullBlock() *block {
+	x.Helper()
+	const spared = 1 // by each CPU: ROOM_AT_HAND of bpf/table/room.h, less one
+	own := map[bpfobj.LbFlow]bool{}
+	for _, flow := range x.flows {
+		own[flow] = true
+	}
+	for _, b := range x.allBlocks() {
+		n, others := 0, 0
+		x.must(b.entries(func(e *entry) error {
+			if own[e.Flow] {
+				n++
+			} else {
+				others++
 			}
-			at = next
+			return nil
+		}))
+		if b.kind() == bpfobj.LbBlockKindBLOCK_ENTRIES4 && n >= blockEntries-spared && others == 0 {
+			return b
 		}
 	}
-	return before
+	return nil
 }
 
 // counts changes what a server counts as packets do.
@@ -155,7 +165,7 @@ func (x *injector) bare(server uint32, n int32) {
 }
 
 // uncounted takes a connection from what its server counts.
-func (x *injector) uncounted(c bpfobj.LbConn6) {
+func (x *injector) uncounted(c entry) {
 	x.Helper()
 	x.counts(c.Server, -1, 0, 0)
 	if c.Flags&connUnproven != 0 {
@@ -206,111 +216,123 @@ func (x *injector) state(id uint32) (s bpfobj.LbServiceState) {
 	return s
 }
 
-// freeList reads a list of free timer entries that no CPU of this machine takes from
-// while its own has any.
-func (x *injector) freeList(at uint32) (l bpfobj.LbFreeTimerEntries) {
-	x.Helper()
-	x.must(x.maps.FreeLists.Lookup(at, &l))
-	if runtime.NumCPU() > int(at) {
-		x.Skipf("this machine has a CPU %d, which uses the list of free timer entries that is to be damaged", at)
+// leakable are the free lines of a block for IPv4 that show no remains of entries of IPv6.
+func leakable(b *block) (lines []uint32) {
+	for line := uint32(1); b.kind() == bpfobj.LbBlockKindBLOCK_ENTRIES4 && line < blockLines; line++ {
+		if b.free()>>line&1 != 0 && !inUse(b.conn(line)) {
+			lines = append(lines, b.number*indexLines+line)
+		}
 	}
-	return l
-}
-
-// freeEntry is the n-th entry of a free list: timer_entry_number of bpf/wheel.h.
-func freeEntry(list, n uint32) uint32 {
-	return 1 + (n/freeBlock*freeLists+list)*freeBlock + n%freeBlock
+	return lines
 }
 
 // faults inject one fault each, and say what is found of it.
 var faults = []func(*injector){
-	func(x *injector) { // names no timer entry
-		flow, c := x.victim()
-		c.Number = 0
-		x.put(flow, c)
-		x.want[AuditNoTimer]++
-	},
-	func(x *injector) { // names another's
-		flow, c := x.victim()
-		_, other := x.victim()
-		c.Number = other.Number
-		x.put(flow, c)
-		x.want[AuditNoTimer]++
-	},
-	func(x *injector) { // it is missing from its slot's list, with the entries behind it
-		before := uint32(0)
-		for before == 0 { // one that is not alone in its slot
-			before = x.before(x.last().Number)
+	func(x *injector) { x.unreached(x.victim()) },
+	func(x *injector) { // and its flow was opened again
+		e := x.victim()
+		x.unreached(e)
+		x.want[AuditReverseStray] -= replyEntries(e)
+		x.syn(clientEnd(e), quietVIP("wlc"))
+		if again := x.entryOf(e.Flow); again.Server != e.Server { // it leads to another server's connection
+			x.want[AuditReverseStray] += replyEntries(e)
 		}
-		e := x.entry(before)
-		e.Next = 0
-		x.setEntry(before, e)
-		x.want[AuditNoTimer]++
 	},
 	func(x *injector) { // dead
-		flow, c := x.victim()
-		c.Flags |= connDead
-		x.put(flow, c)
-		x.uncounted(c)
+		e := x.victim()
+		x.kill(e)
+		x.uncounted(e)
 		x.want[AuditDead]++
 	},
-	func(x *injector) { // dead, left to the wheel, and not on it
-		flow, c := x.victim()
-		c.Flags |= connLeft
-		c.Number = 0
-		x.put(flow, c)
-		x.want[AuditNoTimer]++
+	func(x *injector) { // dead, and its bucket does not lead to it
+		e := x.victim()
+		x.kill(e)
+		x.uncounted(e)
+		x.unreached(e)
+		x.want[AuditDead]++
 	},
-	func(x *injector) { // overdue
-		flow, c := x.victim()
-		c.Expires = 1
-		x.put(flow, c)
+	func(x *injector) { // overdue: the sweep ends what its bucket leads to
+		e := x.victim()
+		x.unreached(e)
+		x.poke(entrySpot(e.Index, fieldExpires), asm.DWord, 2*deadTime|incarnation(&e.LbConn))
 		x.want[AuditOverdue]++
 	},
-	func(x *injector) { // in two slots
-		one, two := x.last(), x.last()
-		e := x.entry(one.Number)
-		e.Next = two.Number
-		x.setEntry(one.Number, e)
-		x.want[AuditEntryTwice]++
+	func(x *injector) { // a slot leads nowhere
+		x.poke(x.bucketSpot(x.roomy(), lastSlot), asm.Word, 1<<24|nowhere)
+		x.want[AuditSlotStray]++
 	},
-	func(x *injector) { // in a slot and free
-		c := x.last()
-		l := x.freeList(9)
-		if l.First != 0 {
-			x.Fatal("there are free timer entries in the list")
+	func(x *injector) { // to another bucket's entry
+		e, n := x.victim(), x.roomy()
+		for n == x.bucketOf(e.Flow) {
+			n = x.roomy()
 		}
-		l.First = c.Number
-		x.must(x.maps.FreeLists.Put(uint32(9), &l))
-		x.want[AuditEntryListedFree]++
+		x.poke(x.bucketSpot(n, lastSlot), asm.Word, uint64(wordOf(e)))
+		x.want[AuditSlotStray]++
 	},
-	func(x *injector) { // leaked
-		l := x.freeList(10)
-		l.Fresh += 3
-		x.must(x.maps.FreeLists.Put(uint32(10), &l))
-		x.want[AuditEntryLeaked] += 3
-	},
-	func(x *injector) { // lost
-		l := x.freeList(11)
-		before := l.Fresh
-		l.Fresh += 20
-		for n := before; n < l.Fresh; n++ {
-			e := timerEntry{Flow: bpfobj.LbFlow4{Template: entryFree}}
-			if n > before+2 {
-				e.Next = l.First
-				l.First = freeEntry(11, n)
+	func(x *injector) { // two slots lead to one entry
+		for {
+			e := x.victim()
+			if n, words := x.bucketOfEntry(&e); words[lastSlot] == 0 {
+				x.poke(x.bucketSpot(n, lastSlot), asm.Word, uint64(wordOf(e)))
+				x.want[AuditSlotStray]++
+				return
 			}
-			x.setEntry(freeEntry(11, n), e)
 		}
-		x.must(x.maps.FreeLists.Put(uint32(11), &l))
-		x.want[AuditEntryLost] += 3
 	},
-	func(x *injector) { // a link to nowhere
-		c := x.last()
-		e := x.entry(c.Number)
-		e.Next = 0x7fffffff
-		x.setEntry(c.Number, e)
-		x.want[AuditLinkBroken]++
+	func(x *injector) { // a chain leads nowhere
+		x.poke(x.bucketSpot(x.roomy(), bucketChain), asm.Word, nowhere)
+		x.want[AuditSlotStray]++
+	},
+	func(x *injector) { // an entry with another's hash: packets do not find it by its slot
+		e := x.victim()
+		x.poke(entrySpot(e.Index, fieldHash), asm.Word, uint64(e.Hash^1<<31))
+		x.want[AuditSlotStray]++
+	},
+	func(x *injector) { // one with another's index
+		e := x.victim()
+		x.poke(entrySpot(e.Index, fieldIndex), asm.Word, uint64(x.victim().Index))
+		x.want[AuditSlotStray]++
+	},
+	func(x *injector) { // a line counts as free, and is not taken while there is other room
+		b := x.fullBlock()
+		if b == nil {
+			return
+		}
+		var e *entry
+		x.must(b.entries(func(one *entry) error {
+			if e == nil && !slices.Contains(x.flows[:x.used], one.Flow) {
+				e = ptr(*one)
+			}
+			return nil
+		}))
+		if e == nil {
+			return
+		}
+		at := slices.Index(x.flows, e.Flow)
+		x.flows[x.used], x.flows[at] = x.flows[at], x.flows[x.used]
+		x.used++
+		x.setFree(e.Index, true)
+		x.want[AuditLineFree]++
+		x.want[AuditCounts]++ // its server counts it
+		if e.Flags&connUnproven != 0 {
+			x.want[AuditUnproven]++
+		}
+	},
+	func(x *injector) { // lines leak, which CPUs take last
+		const leaks = 3
+		var lines []uint32
+		x.atLast(time.Minute, "a block has free lines", func() bool {
+			for _, b := range x.allBlocks() {
+				if lines = leakable(b); len(lines) > 4*leaks {
+					return true
+				}
+			}
+			return false
+		})
+		for _, index := range lines[len(lines)-leaks:] {
+			x.setFree(index, false)
+		}
+		x.want[AuditLineLeaked] += leaks
 	},
 	func(x *injector) { // counts of a server without traffic
 		_, svc := x.quiet("lc")
@@ -335,7 +357,7 @@ var faults = []func(*injector){
 		_, svc := x.quiet("")
 		client := fmt.Sprintf("10.10.9.%d:%d", 1+x.round%250, 1234+x.round/250)
 		x.syn(client, quietVIP(""))
-		c := x.conn(fromFlow4(x.flow4(client, quietVIP(""))))
+		c := x.entryOf(fromFlow4(x.flow4(client, quietVIP(""))))
 		key := templateKey(ptr(fromFlow4(x.flow4(client, quietVIP("")))), &c)
 		result, err := x.runRepair(&bpfobj.LbRepair{Kind: bpfobj.LbRepairKindREPAIR_CONTROLLED, Flow: key, Server: c.Server, Controlled: 3})
 		x.must(err)
@@ -361,12 +383,11 @@ var faults = []func(*injector){
 		x.want[AuditCallStray] += 2
 	},
 	func(x *injector) { // a connection of a server that there is not
-		flow, c := x.victim()
-		x.uncounted(c)
-		c.Server = x.unknown
-		x.put(flow, c)
+		e := x.victim()
+		x.uncounted(e)
+		x.poke(entrySpot(e.Index, fieldServer), asm.Word, uint64(x.unknown))
 		x.want[AuditConnServer]++
-		x.want[AuditReverseStray]++ // where its replies led
+		x.want[AuditReverseStray] += replyEntries(e) // where its replies led
 	},
 	func(x *injector) { // a deleted server that is available
 		_, svc := x.quiet("sed")
@@ -467,11 +488,24 @@ func (x *injector) flow4(src, dst string) bpfobj.LbFlow4 {
 	return f
 }
 
+// grown waits until the table has stopped growing, but for a few buckets.
+func (r *rig) grown() {
+	r.Helper()
+	was, since := r.buckets(), time.Now()
+	r.atLast(time.Minute, "the number of buckets stays", func() bool {
+		if n := r.buckets(); max(n, was)-min(n, was) > was/50 {
+			was, since = n, time.Now()
+		}
+		return time.Since(since) > time.Second
+	})
+}
+
 // Each kind of fault, put into the tables while packets come, is found; none is
 // invented; and none is left by a repair.
 func TestAuditFindsInjectedFaults(t *testing.T) {
 	r := auditRig(t)
-	x := &injector{rig: r, want: map[AuditKind]int{}, unknown: 900}
+	x := newInjector(r)
+	x.unknown = 900
 	r.must(r.Batch(func() error {
 		for _, scheduler := range auditServices {
 			r.addService(tcpService(quietVIP(scheduler), scheduler), 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 4)
@@ -479,17 +513,15 @@ func TestAuditFindsInjectedFaults(t *testing.T) {
 		r.addService(persistent(tcpService(quietVIP(""), "rr")), 1, 1)
 		return nil
 	}))
-	for i := range 48 {
+	for i := range 2 * blockEntries * runtime.NumCPU() { // a CPU's block is full of them
 		client := nthClient(1<<8 + i)
 		r.establish(client, quietVIP("wlc"))
-		if i%3 == 2 {
-			time.Sleep(70 * time.Millisecond) // some share a slot, many do not
-		}
 		x.flows = append(x.flows, fromFlow4(x.flow4(client, quietVIP("wlc"))))
 	}
 	stop := r.traffic(len(auditServices) + 2)
 	defer func() { stop() }()
 	r.wantClean("before")
+	r.grown()
 	for _, inject := range faults {
 		inject(x)
 	}
@@ -505,7 +537,7 @@ func TestAuditFindsInjectedFaults(t *testing.T) {
 		if got[kind.String()] != x.want[kind] {
 			t.Errorf("%s: found %d, want %d", kind, got[kind.String()], x.want[kind])
 		}
-		if x.want[kind] == 0 && kind != AuditClockStopped && kind != AuditServiceID && kind != AuditExtentsOverlap {
+		if x.want[kind] == 0 && kind != AuditClockStopped && kind != AuditClaimed && kind != AuditServiceID && kind != AuditExtentsOverlap {
 			t.Errorf("%s: never injected", kind)
 		}
 	}
@@ -523,13 +555,166 @@ func TestAuditFindsInjectedFaults(t *testing.T) {
 	r.wantClean("in the end")
 }
 
+// A bucket that is claimed for good is found. Until its claim is ended none of its flows can be
+// opened, and no connection changes its state.
+func TestAuditFindsClaimedBucket(t *testing.T) {
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1)
+	r.establish(client1, vip)
+	flow := func(client string) bpfobj.LbFlow { return fromFlow4(flowOf(testenv.TCP(client, vip, "S"))) }
+	n := r.bucketOf(flow(client1))
+	neighbour := ""
+	for i := 0; neighbour == ""; i++ {
+		if r.bucketOf(flow(nthClient(i))) == n && nthClient(i) != client1 {
+			neighbour = nthClient(i)
+		}
+	}
+	state := func() uint8 { e := r.entryOf(flow(client1)); return e.State }
+	was := state()
+	r.claim(n)
+	if v := r.fromClient(testenv.TCP(neighbour, vip, "S")); v.verdict == redirect || r.conns() != 1 {
+		t.Errorf("a new flow: %s, %d connections", v.verdict, r.conns())
+	}
+	r.fromClient(testenv.TCP(client1, vip, "R"))
+	if got := state(); got != was {
+		t.Errorf("a reset: state %d, it was %d", got, was)
+	}
+	report := r.audit(true)
+	if len(report.Findings) != 1 || report.Findings[0].Kind != AuditClaimed.String() || !report.Clean() {
+		t.Fatalf("%+v", report)
+	}
+	r.syn(neighbour, vip)
+	r.fromClient(testenv.TCP(client1, vip, "R"))
+	if got := state(); got == was {
+		t.Errorf("a reset after the repair: state %d", got)
+	}
+}
+
+// An entry that its bucket does not lead to has its replies again when it is repaired. If its flow
+// was opened again, it goes, with its server's count.
+func TestAuditRepairsUnreached(t *testing.T) {
+	r := newRig(t, small)
+	other, s := tcpService(nthVIP(1), "rr"), tcpService(nthVIP(2), "rr")
+	r.addService(other, 1) // has the replies of the server
+	r.addService(s, 1)
+	r.establish(client1, nthVIP(2))
+	e := r.entryOf(fromFlow4(flowOf(testenv.TCP(client1, nthVIP(2), "A"))))
+	if replyEntries(e) == 0 {
+		t.Fatalf("%+v has no entry of its replies", e)
+	}
+	reply := testenv.TCP(server0, client1, "A")
+	want := func(when string, want verdict) {
+		t.Helper()
+		if v := r.fromServer(reply); v.verdict != want {
+			t.Errorf("%s: a reply: %s, want %s", when, v.verdict, want)
+		}
+	}
+	repaired := func(when string, kinds ...AuditKind) {
+		t.Helper()
+		report := r.audit(true)
+		var got, wanted []string
+		for _, f := range report.Findings {
+			got = append(got, f.Kind)
+		}
+		for _, kind := range kinds {
+			wanted = append(wanted, kind.String())
+		}
+		if !slices.Equal(got, wanted) || !report.Clean() {
+			t.Errorf("%s: %+v, want %q", when, report, wanted)
+		}
+	}
+	want("before", redirect)
+	r.unreach(&e)
+	want("unreached", pass)
+	repaired("unreached", AuditReverseStray, AuditUnreached)
+	want("repaired", redirect)
+	if now := r.entryOf(e.Flow); now.Index != e.Index {
+		t.Errorf("the entry is %+v, it was %+v", now, e)
+	}
+	r.unreach(&e)
+	r.syn(client1, nthVIP(2))
+	if got := r.conns(); got != 2 {
+		t.Fatalf("%d entries, want that of before and the new one", got)
+	}
+	repaired("opened again", AuditUnreached)
+	active, inactive := r.counts(s.Key, serverAddr(0))
+	if got := r.conns(); got != 1 || active+inactive != 1 {
+		t.Errorf("%d entries; the server has %d active, %d inactive connections", got, active, inactive)
+	}
+}
+
+// A chain of a bucket that leads to itself is cut, and its entries are entered again.
+func TestAuditRepairsChain(t *testing.T) {
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1)
+	clients := r.clientsOfOneBucket(bucketSlots+4, vip)
+	for _, client := range clients {
+		r.syn(client, vip)
+	}
+	n := r.bucketOf(fromFlow4(flowOf(testenv.TCP(clients[0], vip, "S"))))
+	r.wantClean("before")
+	head := r.bucketLine(n)[bucketChain]
+	var last entry
+	for at := head; at != 0; at = last.Link & indexMask {
+		last = r.blockOf(at / indexLines).entry(at % indexLines)
+	}
+	if head == 0 {
+		t.Fatal("nothing is chained: the test shows nothing")
+	}
+	r.poke(entrySpot(last.Index, fieldLink), asm.Word, uint64(last.Link&^indexMask|head))
+	report := r.audit(true)
+	if len(report.Findings) != 1 || report.Findings[0].Kind != AuditSlotStray.String() || !report.Clean() {
+		t.Fatalf("%+v", report)
+	}
+	if got := r.conns(); got != len(clients) {
+		t.Errorf("%d connections, there were %d", got, len(clients))
+	}
+	for _, client := range clients {
+		r.entryOf(fromFlow4(flowOf(testenv.TCP(client, vip, "S"))))
+	}
+	r.wantClean("in the end")
+}
+
+// Lines of a block that was IPv6's have parts of addresses where entries of IPv4 have their end. That
+// is no fault.
+func TestAuditBlockOfOtherFamily(t *testing.T) {
+	x := newInterleaved(t)
+	six := service(model.TCP, "[fd00:20::1]:80", "rr")
+	x.must(x.AddService(six), x.AddServer(six.Key, ipv6.real(0, 8080)))
+	x.addService(tcpService(vip, "rr"), 1)
+	for i := range 3 * blockEntries {
+		x.fromClientOn(cpuB, testenv.TCP(fmt.Sprintf("[fd00:10::%x]:1024", 1+i), "[fd00:20::1]:80", "S"))
+	}
+	if n := x.conns(model.IPv6); n != 3*blockEntries {
+		t.Fatalf("%d connections of IPv6", n)
+	}
+	x.wantOver()
+	for i := range 4 * blockEntries {
+		x.fromClientOn(cpuB, testenv.TCP(nthClient(i), vip, "S"))
+	}
+	remains := 0
+	for _, b := range x.allBlocks() {
+		for line := uint32(1); b.kind() == bpfobj.LbBlockKindBLOCK_ENTRIES4 && line < blockLines; line++ {
+			if b.free()>>line&1 != 0 && inUse(b.conn(line)) {
+				remains++
+			}
+		}
+	}
+	if remains == 0 {
+		t.Fatal("no block was given to the other family, or nothing remains there: the test shows nothing")
+	}
+	x.wantAudited("with remains of IPv6")
+	x.wantSound("after the audit")
+	x.wantOver()
+}
+
 // A clock that stands still is found, and started.
 func TestAuditFindsStoppedClock(t *testing.T) {
 	r := newRig(t, small)
 	r.addService(tcpService(vip, "rr"), 1)
 	r.timeouts(time.Second, bpfobj.LbConnStateTCP_SYN_RECV, bpfobj.LbConnStateTCP_ESTABLISHED)
 	r.wantClean("before")
-	tick, err := r.wheelClockTick()
+	tick, err := r.clockTick()
 	r.must(err)
 	value := make([]byte, r.maps.Clocks.ValueSize()) // an update frees the timer
 	binary.NativeEndian.PutUint32(value[16:], tick-2*clockStopped)
@@ -539,5 +724,5 @@ func TestAuditFindsStoppedClock(t *testing.T) {
 		t.Fatalf("%+v", report)
 	}
 	r.syn(client1, vip)
-	r.atLast(time.Minute, "the connection ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	r.atLast(time.Minute, "the connection ends", func() bool { return r.conns() == 0 })
 }

@@ -9,15 +9,14 @@ type AuditKind uint8
 // of each in the table below; "grace period" is the wait between two passes, after
 // which every program that was under way before has ended.
 const (
-	AuditNoTimer AuditKind = iota
+	AuditUnreached AuditKind = iota
 	AuditDead
 	AuditOverdue
 	AuditClockStopped
-	AuditEntryTwice
-	AuditEntryListedFree
-	AuditEntryLeaked
-	AuditEntryLost
-	AuditLinkBroken
+	AuditSlotStray
+	AuditClaimed
+	AuditLineFree
+	AuditLineLeaked
 	AuditCounts
 	AuditCountsMoving
 	AuditUnproven
@@ -54,24 +53,22 @@ type auditKindInfo struct {
 const edits = "no edit was under way in either pass (the generation was even, and the same before and behind the reading), and a finished edit leaves none"
 
 var auditInfo = [auditKinds]auditKindInfo{
-	AuditNoTimer: {"no-timer", "connection without a timer entry in a slot: it never ends", "gives it a timer entry",
-		"the connection names the same entry and tick in both passes; a program that names an entry puts it into its slot within the grace period, and only the wheel takes it out, which then writes another tick or ends the connection"},
+	AuditUnreached: {"unreached", "entry that its bucket does not lead to: packets do not find it, and it never ends", "puts it into its bucket",
+		"in each pass the bucket was not claimed, and its control word was the same before and after it was read with the entry's line; entries enter and leave a bucket under its claim, which changes that word"},
 	AuditDead: {"dead", "connection that was marked as dead and never removed", "removes it",
-		"a program that marks a connection removes it in the same run, which ends within the grace period, or leaves it to the wheel, which tries again at each tick: the tick that it names is still to come, or another one in the other pass"},
-	AuditOverdue: {"overdue", "connection long past its time", "gives it a timer entry, by which it ends",
-		"the wheel examines each entry within a revolution of the wheel and 32 s, which is the limit here"},
-	AuditClockStopped: {"clock-stopped", "the wheel's clock stands still: nothing expires", "starts it",
+		"a program that marks a connection removes it in the same run, which ends within the grace period, or leaves it to the sweep, and then it is not judged; the entry has the same incarnation in both passes"},
+	AuditOverdue: {"overdue", "connection long past its time", "",
+		"the sweep comes by each entry within a second; the limit is ten"},
+	AuditClockStopped: {"clock-stopped", "the table's clock stands still: nothing expires", "starts it",
 		"the clock is 10 s or more behind and did not move between the passes"},
-	AuditEntryTwice: {"entry-twice", "timer entry in two slots, or twice in one", "cuts the later list",
-		"a slot's list, from a head that was read, does not change until its tick; lists whose tick came meanwhile are not judged"},
-	AuditEntryListedFree: {"entry-listed-and-free", "timer entry in a slot and free", "cuts it out of the list of free entries, or out of the slot",
-		"an entry is marked as free when it is in no slot, and the slots judged do not change; a list of free entries that leads into a slot does so by the same link in both passes"},
-	AuditEntryLeaked: {"entry-leaked", "timer entry that is neither free, nor in a slot, nor of a connection", "gives it back",
-		"an entry outside all lists is in the hands of a program, which ended in the grace period; the same entry has the same flow and link in both passes"},
-	AuditEntryLost: {"entry-lost", "timer entry that is marked as free and in no list of free ones", "gives it back",
-		"judged only of lists whose head did not change while they were read, and whose entries were all free; the link is the same in both passes"},
-	AuditLinkBroken: {"link-broken", "list of timer entries with an invalid link", "cuts the list there",
-		"links are numbers of entries; programs write no other value"},
+	AuditSlotStray: {"slot-stray", "slot of a bucket that leads to no entry of it", "empties it",
+		"likewise; an entry has its line, its flow's hash and its index while a bucket leads to it"},
+	AuditClaimed: {"claimed", "bucket that a program has claimed and not left: its flows cannot be opened", "ends the claim",
+		"each claim that ends changes the control word, which is the same in both passes, and a program ends within the grace period"},
+	AuditLineFree: {"line-free", "entry whose line counts as free", "takes the line",
+		"likewise; a line is taken before a bucket leads to its entry, and is given back after the entry has left the bucket"},
+	AuditLineLeaked: {"line-leaked", "line in use that has no entry", "gives it back",
+		"a program that takes a line writes its entry in the same run; the incarnation is the same in both passes"},
 	AuditCounts: {"counts", "server's counts differ from the connections there are", "adds the difference",
 		"in both passes the server has the same connections (their sum of hashes) in the same activity, and the same counts, read before and behind them: nothing moved, and no program of the first pass is under way in the second"},
 	AuditCountsMoving: {"counts-moving", "server's count differs from the connections there are, while they come and go", "",

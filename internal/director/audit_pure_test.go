@@ -3,14 +3,15 @@
 package director
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"imbang/internal/bpfobj"
-	"imbang/internal/model"
 )
 
 // suspected runs a judgement and returns the kinds that it reports, in order.
@@ -26,50 +27,109 @@ func wantKinds(t *testing.T, what string, got []AuditKind, want ...AuditKind) {
 	}
 }
 
-// aWheel is one of entries 1 to 4, of which 1 and 2 are in slot 500, 3 in slot 600
-// and 4 is free; connections name 1 to 3.
-func aWheel() *wheelView {
-	w := newWheelView(uint8(model.IPv4), 16)
-	w.before, w.after = 100, 110
-	w.firsts, w.fresh = make([]uint32, wheelSlots), make([]uint32, freeLists)
-	w.fresh[0] = 4
-	w.freeFirst, w.freeQuiet = make([]uint32, freeLists), make([]bool, freeLists)
-	w.freeQuiet[0], w.freeFirst[0] = true, 4
-	w.firsts[500], w.firsts[600] = 1, 3
-	for n := uint32(1); n <= 4; n++ {
-		w.first(n, 10*n, n == 4)
-		w.second(n, map[uint32]uint32{1: 2}[n], 10*n, n == 4)
-		if n < 4 {
-			w.name(n, 10*n, map[bool]uint32{true: 600, false: 500}[n == 3])
-		}
-	}
-	return w
+// aTable is a block of IPv4 whose lines 1 to 4 have entries, and the first of two buckets, which leads to
+// three of them by slots and to the fourth by its chain.
+type aTable struct {
+	*block
+	bucketReader
+	line [lineBytes / 4]uint32
 }
 
-func TestAuditWheel(t *testing.T) {
+func newATable() *aTable {
+	t := &aTable{block: &block{number: 3, lines: make([]byte, blockLines*lineBytes)}}
+	t.geometry = 1<<32 | 2
+	for i := range t.secret.Summand {
+		t.secret.Summand[i] = 0x9e3779b9 * uint32(i+1)
+	}
+	t.setWord(unsafe.Offsetof(bpfobj.LbBlockHead{}.Kind), uint32(bpfobj.LbBlockKindBLOCK_ENTRIES4))
+	t.setFree(^uint64(0) >> 2 &^ (1<<1 | 1<<2 | 1<<3 | 1<<4))
+	for line, port := uint32(1), uint16(1); line <= 4; port++ {
+		flow := fromFlow4(bpfobj.LbFlow4{Src: 7, Dst: 8, Sport: port, Dport: 80, Protocol: 6})
+		hash := hashFlow(&t.secret, &flow)
+		if hash&1 != 0 {
+			continue // the other bucket's
+		}
+		index := t.number*indexLines + line
+		*t.conn(line) = bpfobj.LbConn{Expires: 9<<32 | uint64(line), Index: index, Hash: uint32(hash), Link: tagOf(hash)}
+		*(*bpfobj.LbFlow4)(unsafe.Pointer(&t.lines[line*lineBytes+48])) = toFlow4(flow)
+		if t.line[line] = tagOf(hash) | index; line == 4 {
+			t.line[line], t.line[bucketChain] = 0, index
+		}
+		line++
+	}
+	return t
+}
+
+func (t *aTable) setWord(at uintptr, word uint32) { binary.NativeEndian.PutUint32(t.lines[at:], word) }
+
+func (t *aTable) setFree(free uint64) {
+	binary.NativeEndian.PutUint64(t.lines[unsafe.Offsetof(bpfobj.LbBlockHead{}.Free):], free)
+}
+
+// What blocks say of lines, and whether a bucket leads to them. What does not fit is read again, which
+// the tests with faults in the kernel's tables show.
+func TestAuditLines(t *testing.T) {
 	for what, c := range map[string]struct {
-		damage func(*wheelView)
+		damage func(*aTable)
 		want   []AuditKind
+		fits   bool
 	}{
-		"sound":                      {func(*wheelView) {}, nil},
-		"out of its slot":            {func(w *wheelView) { w.firsts[600] = 0 }, []AuditKind{AuditNoTimer}},
-		"its tick came meanwhile":    {func(w *wheelView) { w.firsts[600] = 0; w.nameTick[3] = 105 }, nil},
-		"of another flow":            {func(w *wheelView) { w.nameFlow[3] = 31 }, []AuditKind{AuditNoTimer}},
-		"in two slots":               {func(w *wheelView) { w.firsts[700] = 2 }, []AuditKind{AuditEntryTwice}},
-		"a circle":                   {func(w *wheelView) { w.next[2] = 1 }, []AuditKind{AuditEntryTwice}},
-		"a slot that was taken":      {func(w *wheelView) { w.firsts[105] = 2 }, nil},
-		"marked as free in a slot":   {func(w *wheelView) { w.bits[2] |= freeSecond }, []AuditKind{AuditEntryListedFree}},
-		"the free list leads there":  {func(w *wheelView) { w.next[4] = 2 }, []AuditKind{AuditEntryListedFree}},
-		"of no connection":           {func(w *wheelView) { w.firsts[600] = 0; w.nameFlow[3] = 0 }, []AuditKind{AuditEntryLeaked}},
-		"booked just now":            {func(w *wheelView) { w.firsts[600] = 0; w.nameFlow[3] = 0; w.bits[3] &^= bookedFirst }, nil},
-		"lost":                       {func(w *wheelView) { w.freeFirst[0] = 0 }, []AuditKind{AuditEntryLost}},
-		"lost from a list in motion": {func(w *wheelView) { w.freeFirst[0] = 0; w.freeQuiet[0] = false }, nil},
-		"a link to nowhere":          {func(w *wheelView) { w.next[2] = 99 }, []AuditKind{AuditLinkBroken}},
-		"free links to nowhere":      {func(w *wheelView) { w.next[4] = 99 }, []AuditKind{AuditLinkBroken}},
+		"sound":                   {func(*aTable) {}, nil, true},
+		"an entry without a slot": {func(t *aTable) { t.line[2] = 0 }, nil, true}, // judged behind all buckets
+		"a line leaks":            {func(t *aTable) { t.setFree(t.free() &^ (1 << 9)) }, []AuditKind{AuditLineLeaked}, true},
+		"one that was used":       {func(t *aTable) { t.conn(2).Expires &= deadTime - 1; t.line[2] = 0 }, []AuditKind{AuditLineLeaked}, true},
+		"remains in a free line":  {func(t *aTable) { t.conn(9).Expires = 0xfd000020 }, nil, true},
+		"a slot leads to none":    {func(t *aTable) { t.line[7] = 1<<24 | t.number*indexLines + 9 }, nil, false},
+		"to another block":        {func(t *aTable) { t.line[7] = 1<<24 | 99*indexLines }, nil, false},
+		"to a free line":          {func(t *aTable) { t.setFree(t.free() | 1<<2) }, nil, false},
+		"by another tag":          {func(t *aTable) { t.line[2] += 1 << 24 }, nil, false},
+		"two slots lead to one":   {func(t *aTable) { t.line[9] = t.line[2] }, nil, false},
+		"a slot and the chain":    {func(t *aTable) { t.line[9] = t.conn(4).Link | t.conn(4).Index }, nil, false},
+		"an entry's hash":         {func(t *aTable) { t.conn(2).Hash ^= 2 }, nil, false},
+		"an entry's tag":          {func(t *aTable) { t.conn(4).Link ^= 3 << 24 }, nil, false},
+		"an entry's index":        {func(t *aTable) { t.conn(2).Index++ }, nil, false},
+		"an entry's flow":         {func(t *aTable) { t.lines[2*lineBytes+48]++ }, nil, false},
+		"the chain leads nowhere": {func(t *aTable) { t.line[bucketChain] = 0xffffff }, nil, false},
+		"its end leads nowhere":   {func(t *aTable) { t.conn(4).Link |= 0xffffff }, nil, false},
+		"a circle":                {func(t *aTable) { t.conn(4).Link |= t.conn(4).Index }, nil, false},
+		"more buckets": {func(t *aTable) { // the entries that have the bit are another's
+			t.geometry = 1<<35 - 1<<32 | 8
+		}, nil, false},
 	} {
-		w := aWheel()
-		c.damage(w)
-		wantKinds(t, what, suspected(w.judge), c.want...)
+		table := newATable()
+		c.damage(table)
+		v := &linesView{taken: 8, hash: make([]uint32, 8*indexLines), link: make([]uint32, 8*indexLines), found: make([]bool, 8*indexLines), odd: map[uint32]bool{}}
+		wantKinds(t, what, suspected(func(report func(suspect)) { v.read(table.block, &table.secret, report) }), c.want...)
+		if got := v.fits(&table.bucketReader, 0, &table.line); got != c.fits {
+			t.Errorf("%s: the bucket fits: %t, want %t", what, got, c.fits)
+		}
+		for line := uint32(1); what == "sound" && line < blockLines; line++ {
+			at, ok := v.at(table.number*indexLines + line)
+			if !ok || v.index(at) != table.number*indexLines+line || v.found[at] != (line <= 4) {
+				t.Errorf("line %d: place %d, %t", line, at, ok)
+			}
+		}
+	}
+	v := &linesView{taken: 2, link: make([]uint32, 3*indexLines)}
+	for index, want := range map[uint32]bool{0: true, 2*indexLines - 1: true, 2 * indexLines: false, spareFirst * indexLines: true, (spareFirst + 1) * indexLines: false} {
+		if at, ok := v.at(index | 7<<24); ok != want || ok && v.index(at) != index {
+			t.Errorf("index %d: place %d, %t, want %t", index, at, ok, want)
+		}
+	}
+}
+
+// What may look stray for another fault's sake is repaired after it.
+func TestAuditRepairsInOrder(t *testing.T) {
+	for _, c := range []struct{ fault, later AuditKind }{
+		{AuditUnreached, AuditReverseStray}, {AuditUnreached, AuditHairpinStray}, {AuditUnreached, AuditCallStray},
+		{AuditLineFree, AuditCounts}, {AuditLineFree, AuditUnproven}, {AuditLineFree, AuditControlled},
+	} {
+		if alone := follows([]suspect{{kind: c.later}}); alone[c.later] {
+			t.Errorf("%s without another fault is not repaired", c.later)
+		}
+		if both := follows([]suspect{{kind: c.later}, {kind: c.fault}}); !both[c.later] || both[c.fault] {
+			t.Errorf("%s beside %s: %v is repaired later", c.later, c.fault, both)
+		}
 	}
 }
 
@@ -116,7 +176,7 @@ func TestAuditCounts(t *testing.T) {
 }
 
 func TestAuditControlled(t *testing.T) {
-	conn := bpfobj.LbConn6{Server: 7, Template: uint8(bpfobj.LbTemplateKindTEMPLATE_PORT), Netmask: 0x00ffffff}
+	conn := entry{LbConn: bpfobj.LbConn{Server: 7, Template: uint8(bpfobj.LbTemplateKindTEMPLATE_PORT), Netmask: 0x00ffffff}}
 	flow := func(last uint32) bpfobj.LbFlow {
 		return fromFlow4(bpfobj.LbFlow4{Src: last<<24 | 0x000a0a0a, Dst: 1, Sport: uint16(last), Dport: 80, Protocol: 6})
 	}
@@ -128,7 +188,7 @@ func TestAuditControlled(t *testing.T) {
 	aside := asideKey(key, 7)
 	holds := []holdView{newHold(&one, &conn), newHold(&two, &conn)}
 	template := func(key bpfobj.LbFlow, server, controlled uint32) templateView {
-		return newTemplate(&key, &bpfobj.LbConn6{Server: server, Fwmark: controlled})
+		return newTemplate(&key, &entry{LbConn: bpfobj.LbConn{Server: server, Fwmark: controlled}})
 	}
 	for what, c := range map[string]struct {
 		templates []templateView

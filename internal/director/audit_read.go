@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"runtime"
 	"time"
 	"unsafe"
@@ -20,29 +21,15 @@ import (
 
 // What the auditor reads of the kernel's maps is read here alone.
 
-// overdueLimit is the longest time by which a connection outlives its expiry
-// [ns]: a revolution of the wheel and its reach.
-const overdueLimit = uint64((wheelSlots + wheelReach) * WheelTickLength)
+// overdueLimit is the longest time by which an entry outlives its end, on a machine that is busy:
+// the sweep comes by within a second [ns].
+const overdueLimit = uint64(10 * time.Second)
 
-// WheelTickLength is TICK of bpf/clock.h.
-const WheelTickLength = time.Duration(1 << 26)
+// TickLength is TICK of bpf/clock.h.
+const TickLength = time.Duration(1 << 26)
 
-// clockStopped is how far the wheel's clock may be behind [ticks]: 10 s.
-const clockStopped = uint32(10 * time.Second / WheelTickLength)
-
-// entryPair is how many timer entries an element of their maps holds: struct
-// timer_pair4 of bpf/types.h.
-const entryPair = 2
-
-// entryBatch is how many pairs of timer entries one system call reads.
-const entryBatch = 1 << 15
-
-// auditFamily is one family's part of a pass.
-type auditFamily struct {
-	family  model.Family
-	wheel   *wheelView
-	pending map[uint32]struct{} // entries whose connections are to be looked at again
-}
+// clockStopped is how far the table's clock may be behind [ticks]: 10 s.
+const clockStopped = uint32(10 * time.Second / TickLength)
 
 // auditPass reads all tables once and judges what it can by itself.
 func (d *Director) auditPass(ctx context.Context) (*auditPass, error) {
@@ -50,8 +37,8 @@ func (d *Director) auditPass(ctx context.Context) (*auditPass, error) {
 	p := &auditPass{}
 	r := auditReader{d: d, pass: p, ctx: ctx}
 	steps := []func() error{
-		r.settings, r.readClock, r.readIDs, r.readSchedulers, r.entriesFirst,
-		r.countsBefore, r.connections, r.countsAfter, r.slotsAndEntries, r.judgeWheel,
+		r.settings, r.readClock, r.readIDs, r.readSchedulers,
+		r.countsBefore, r.connections, r.countsAfter, r.judgeLines,
 		r.reverse, r.hairpins, r.calls, r.opened,
 	}
 	for _, step := range steps {
@@ -74,7 +61,8 @@ type auditReader struct {
 	set       bpfobj.LbSettings
 	now       uint64
 	servers   []bpfobj.LbServer
-	families  [2]auditFamily
+	buckets   *bucketReader
+	lines     *linesView
 	templates []templateView
 	holds     []holdView
 }
@@ -88,39 +76,27 @@ func (r *auditReader) settings() (err error) {
 	return err
 }
 
-// wheelClockTick is the tick that the wheel's clock has done.
-func (d *Director) wheelClockTick() (uint32, error) {
+// clockTick is the last tick of the clock by which entries end.
+func (d *Director) clockTick() (uint32, error) {
 	value, err := d.maps.Clocks.LookupBytes(uint32(0))
 	if err != nil || value == nil {
-		return 0, fmt.Errorf("read the wheel's clock: %w", err)
+		return 0, fmt.Errorf("read the table's clock: %w", err)
 	}
 	const behindTimer = 16 // sizeof(struct bpf_timer)
 	return binary.NativeEndian.Uint32(value[behindTimer:]), nil
 }
 
 func (r *auditReader) readClock() error {
-	tick, err := r.d.wheelClockTick()
+	tick, err := r.d.clockTick()
 	if err != nil {
 		return err
 	}
-	for i, family := range []model.Family{model.IPv4, model.IPv6} {
-		entries, _ := r.d.timerEntries(family)
-		r.families[i] = auditFamily{family, newWheelView(uint8(family), entryPair*entries.MaxEntries()), map[uint32]struct{}{}}
-		r.families[i].wheel.before = tick
-	}
 	r.pass.clock = tick
-	if uint32(r.now/uint64(WheelTickLength))-tick > clockStopped {
+	// The time was read first, so the tick may be a later one.
+	if int32(uint32(r.now/uint64(TickLength))-tick) > int32(clockStopped) {
 		r.pass.report(suspect{kind: AuditClockStopped, tick: tick})
 	}
 	return nil
-}
-
-// timerEntries are a family's, and the place of its free lists.
-func (d *Director) timerEntries(f model.Family) (entries *ebpf.Map, free uint32) {
-	if f == model.IPv6 {
-		return d.maps.TimerEntries6, freeLists
-	}
-	return d.maps.TimerEntries4, 0
 }
 
 // readIDs reads services and servers.
@@ -269,83 +245,6 @@ func (r *auditReader) loads() ([]bpfobj.LbLoad, error) {
 	return loads, nil
 }
 
-func (r *auditReader) readFreeLists() ([]bpfobj.LbFreeTimerEntries, error) {
-	lists, err := lookupAll[bpfobj.LbFreeTimerEntries](r.d.maps.FreeLists, 2*freeLists)
-	if err != nil {
-		return nil, fmt.Errorf("read the lists of free timer entries: %w", err)
-	}
-	return lists, nil
-}
-
-// entriesFirst notes which timer entries are in use.
-func (r *auditReader) entriesFirst() error {
-	lists, err := r.readFreeLists()
-	if err != nil {
-		return err
-	}
-	for i := range r.families {
-		f := &r.families[i]
-		entries, at := r.d.timerEntries(f.family)
-		for _, l := range lists[at : at+freeLists] {
-			f.wheel.fresh = append(f.wheel.fresh, l.Fresh)
-			r.pass.stats.TimerEntries += uint64(l.Fresh)
-		}
-		top := takenUpTo(lists[at:at+freeLists], entryPair*entries.MaxEntries())
-		err := r.eachEntry(f, top, func(number, _ uint32, flow *bpfobj.LbFlow) {
-			f.wheel.first(number, entryHash(flow), flow.Template == entryFree)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// eachEntry reads the timer entries with numbers up to n, and the other one of its pair.
-func (r *auditReader) eachEntry(f *auditFamily, n uint32, call func(number, next uint32, flow *bpfobj.LbFlow)) error {
-	if f.family == model.IPv6 {
-		return eachElement(r.ctx, r.d.maps.TimerEntries6, (n+1)/entryPair, func(at uint32, e *bpfobj.LbTimerPair6) {
-			for half := range uint32(entryPair) {
-				call(entryPair*at+half+1, e.Next[half], &e.Flow[half])
-			}
-		})
-	}
-	return eachElement(r.ctx, r.d.maps.TimerEntries4, (n+1)/entryPair, func(at uint32, e *bpfobj.LbTimerPair4) {
-		for half := range uint32(entryPair) {
-			flow := fromFlow4(e.Flow[half])
-			call(entryPair*at+half+1, e.Next[half], &flow)
-		}
-	})
-}
-
-// eachElement reads the first n elements of an array, many at a time.
-func eachElement[V any](ctx context.Context, m *ebpf.Map, n uint32, call func(uint32, *V)) error {
-	size := min(n, entryBatch)
-	if size == 0 {
-		return nil
-	}
-	keys, values := make([]uint32, size), make([]V, size)
-	var cursor ebpf.MapBatchCursor
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		got, err := m.BatchLookup(&cursor, keys, values, nil)
-		for i := range got {
-			if keys[i] >= n {
-				return nil
-			}
-			call(keys[i], &values[i])
-		}
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read a map: %w", err)
-		}
-	}
-}
-
 func (r *auditReader) countsBefore() (err error) {
 	c := &r.pass.counts
 	c.slack = 2 * int64(runtime.NumCPU())
@@ -384,147 +283,68 @@ func (r *auditReader) openedConns() ([]uint64, error) {
 	return opened, nil
 }
 
-// eachConnection reads the connections and templates of a family.
-func (r *auditReader) eachConnection(f model.Family, call func(*bpfobj.LbFlow, *bpfobj.LbConn6)) error {
-	if f == model.IPv6 {
-		return eachConn[bpfobj.LbFlow](r.d.maps.Conns6, func(c bpfobj.LbConn6) { call(&c.Flow, &c) })
+// connections reads all blocks: lines, and their entries.
+func (r *auditReader) connections() (err error) {
+	if r.buckets, err = r.d.newBucketReader(); err != nil {
+		return err
 	}
-	return eachConn[bpfobj.LbFlow4](r.d.maps.Conns4, func(four bpfobj.LbConn4) {
-		c := widen(four)
-		call(&c.Flow, &c)
+	blocks := r.buckets.blocks
+	if r.lines, err = newLinesView(blocks); err != nil {
+		return err
+	}
+	err = blocks.eachBlock(r.ctx, func(b *block) error {
+		r.lines.read(b, &r.buckets.secret, r.pass.report)
+		return b.entries(func(e *entry) error {
+			r.connection(e)
+			return nil
+		})
 	})
-}
-
-func (r *auditReader) connections() error {
-	for i := range r.families {
-		f := &r.families[i]
-		if err := r.eachConnection(f.family, func(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) { r.connection(f, flow, c) }); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	countControlled(r.templates, r.holds)
 	judgeControlled(r.templates, r.pass.report)
 	return nil
 }
 
-func (r *auditReader) connection(f *auditFamily, flow *bpfobj.LbFlow, c *bpfobj.LbConn6) {
-	if flow.Template != 0 {
+func (r *auditReader) connection(c *entry) {
+	if c.Flow.Template != 0 {
 		r.pass.stats.Templates++
 	} else {
 		r.pass.stats.Connections++
 	}
-	found := suspect{family: uint8(f.family), flow: *flow, number: timerNumber(c), tick: r.pass.tickOf(c)}
+	found := suspect{family: c.Flow.Family, flow: c.Flow, number: c.Index, id: c.Server}
 	report := func(kind AuditKind) {
 		found.kind = kind
 		r.pass.report(found)
 	}
-	if late := int64(r.now - c.Expires); late > int64(overdueLimit) {
+	dead, left := c.Flags&connDead != 0, c.Flags&connLeft == connLeft
+	if late := int64(r.now - c.Expires); !dead && lapsed(c, r.now) && late > int64(overdueLimit) {
 		report(AuditOverdue)
 	}
-	switch {
-	case !f.wheel.has(found.number):
-		report(AuditNoTimer)
-	case !f.wheel.name(found.number, entryHash(flow), found.tick):
-		f.pending[found.number] = struct{}{}
-	}
-	dead, left := c.Flags&connDead != 0, c.Flags&connLeft == connLeft
-	if dead && (!left || int32(found.tick-r.pass.clock) <= 0) {
+	if dead && !left { // else it is the sweep's, and counted
+		found.hash = incarnation(&c.LbConn)
 		report(AuditDead)
-	}
-	if dead && !left {
 		return
 	}
 	if int(c.Server) >= len(r.servers) || never(r.servers[c.Server]) {
-		found.id = c.Server
 		report(AuditConnServer)
 		return
 	}
-	r.pass.counts.add(flow, c)
+	r.pass.counts.add(&c.Flow, c)
 	switch {
 	case left: // the template has let it go, or it is one
-	case flow.Template != 0:
-		r.templates = append(r.templates, newTemplate(flow, c))
+	case c.Flow.Template != 0:
+		r.templates = append(r.templates, newTemplate(&c.Flow, c))
 	case c.Template != 0:
-		r.holds = append(r.holds, newHold(flow, c))
+		r.holds = append(r.holds, newHold(&c.Flow, c))
 	}
 }
 
-// slotsAndEntries reads the wheel behind the connections: see wheelView.
-func (r *auditReader) slotsAndEntries() error {
-	earlier, err := r.readFreeLists()
-	if err != nil {
-		return err
-	}
-	slots, err := lookupAll[bpfobj.LbWheelSlot](r.d.maps.Wheel, wheelSlots)
-	if err != nil {
-		return fmt.Errorf("read the wheel: %w", err)
-	}
-	for i := range r.families {
-		f := &r.families[i]
-		w := f.wheel
-		w.firsts = make([]uint32, len(slots))
-		for slot, s := range slots {
-			w.firsts[slot] = s.First4
-			if f.family == model.IPv6 {
-				w.firsts[slot] = s.First6
-			}
-		}
-		// Entries that were taken meanwhile: their lists lead on.
-		entries, at := r.d.timerEntries(f.family)
-		top := takenUpTo(earlier[at:at+freeLists], entryPair*entries.MaxEntries())
-		err := r.eachEntry(f, top, func(number, next uint32, flow *bpfobj.LbFlow) {
-			w.second(number, next, entryHash(flow), flow.Template == entryFree)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	later, err := r.readFreeLists()
-	if err != nil {
-		return err
-	}
-	tick, err := r.d.wheelClockTick()
-	if err != nil {
-		return err
-	}
-	for i := range r.families {
-		w := r.families[i].wheel
-		_, at := r.d.timerEntries(r.families[i].family)
-		for list := at; list < at+freeLists; list++ {
-			w.freeFirst = append(w.freeFirst, later[list].First)
-			w.freeQuiet = append(w.freeQuiet, later[list].First == earlier[list].First && later[list].Fresh == earlier[list].Fresh)
-		}
-		w.after = tick
-	}
-	return nil
-}
-
-// judgeWheel judges timer entries, and looks for the connections of those that it
-// suspects.
-func (r *auditReader) judgeWheel() error {
-	for i := range r.families {
-		f := &r.families[i]
-		f.wheel.judge(func(s suspect) {
-			if s.kind == AuditNoTimer {
-				f.pending[s.number] = struct{}{}
-				return
-			}
-			r.pass.report(s)
-		})
-		if len(f.pending) == 0 {
-			continue
-		}
-		err := r.eachConnection(f.family, func(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) {
-			number, tick := timerNumber(c), r.pass.tickOf(c)
-			if _, want := f.pending[number]; want && !f.wheel.fires(number, entryHash(flow), tick) {
-				r.pass.report(suspect{kind: AuditNoTimer, family: uint8(f.family), flow: *flow, number: number, tick: tick})
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+// judgeLines reads all buckets, behind the entries, and judges both.
+func (r *auditReader) judgeLines() error {
+	r.buckets.blocks.forget()
+	return r.lines.judge(r.ctx, r.buckets, r.pass.report)
 }
 
 // reverse looks for the connection of each entry of the reverse tables.
@@ -571,26 +391,6 @@ func (r *auditReader) hairpins() error {
 	})
 }
 
-// connOf is the connection of a client's flow; nil if there is none.
-func (d *Director) connOf(flow bpfobj.LbFlow) (*bpfobj.LbConn6, error) {
-	var c bpfobj.LbConn6
-	var err error
-	if model.Family(flow.Family) == model.IPv6 {
-		err = d.maps.Conns6.Lookup(flow, &c)
-	} else {
-		var four bpfobj.LbConn4
-		err = d.maps.Conns4.Lookup(toFlow4(flow), &four)
-		c = widen(four)
-	}
-	if err != nil {
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("read a connection: %w", err)
-	}
-	return &c, nil
-}
-
 // toFlow4 is flow_to4 of bpf/flow.h.
 func toFlow4(f bpfobj.LbFlow) bpfobj.LbFlow4 {
 	return bpfobj.LbFlow4{
@@ -620,6 +420,13 @@ func eachOf[K, V any](ctx context.Context, m *ebpf.Map, call func(K, V) error) e
 			return fmt.Errorf("read %s: %w", m, err)
 		}
 	}
+}
+
+var auditSeed = maphash.MakeSeed()
+
+// keyHash identifies a flow or a call within this process: the seed is random.
+func keyHash[K bpfobj.LbFlow | bpfobj.LbCall](k *K) uint64 {
+	return maphash.Bytes(auditSeed, unsafe.Slice((*byte)(unsafe.Pointer(k)), unsafe.Sizeof(*k)))
 }
 
 // gracePeriod waits until every program that runs now has ended: the kernel does

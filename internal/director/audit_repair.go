@@ -18,10 +18,13 @@ const (
 	repairDone    = "done"
 	repairChanged = "not done: the table has changed meanwhile"
 	repairNone    = "cannot be repaired"
+	repairMissing = "not done: there is no such object"
+	repairLater   = "not done: it follows from another fault, which is repaired first"
 )
 
 // repairFindings corrects what can be, under the director's lock, and says of each
-// finding what became of it. any: something was done.
+// finding what became of it; it may change their order. any: something was done, or is to be
+// judged again.
 func (d *Director) repairFindings(found []suspect) (results []string, any bool, err error) {
 	err = d.exclusively(func() error {
 		results, any, err = d.repairAll(found)
@@ -30,13 +33,46 @@ func (d *Director) repairFindings(found []suspect) (results []string, any bool, 
 	return results, any, err
 }
 
+// follows are the kinds of faults that may be seen only because there are others. What belongs to an
+// entry in other tables looks stray if no bucket leads to the entry; one is not counted if its
+// line counts as free.
+func follows(found []suspect) map[AuditKind]bool {
+	later := map[AuditKind]bool{}
+	for _, s := range found {
+		switch s.kind {
+		case AuditUnreached:
+			later[AuditReverseStray], later[AuditHairpinStray], later[AuditCallStray] = true, true, true
+		case AuditLineFree:
+			later[AuditCounts], later[AuditUnproven], later[AuditControlled] = true, true, true
+		}
+	}
+	return later
+}
+
+// repairAll repairs claims first, as nothing else of a claimed bucket can be; then lines that count
+// as free, which a CPU may take at any time.
 func (d *Director) repairAll(found []suspect) (results []string, any bool, err error) {
+	rank := func(s suspect) int {
+		switch s.kind {
+		case AuditClaimed:
+			return 0
+		case AuditLineFree:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(found, func(a, b suspect) int { return rank(a) - rank(b) })
+	later := follows(found)
 	results = make([]string, len(found))
 	rebuild := map[uint32]bool{} // services whose schedulers are to begin anew
 	relist := map[uint32]bool{}  // services whose lists are written anew
 	unlisted := false
 	var weights []uint32 // ids of servers
 	for i, s := range found {
+		if later[s.kind] {
+			results[i], any = repairLater, true
+			continue
+		}
 		switch s.kind {
 		case AuditStateStale, AuditTreeStale, AuditTreeNode:
 			rebuild[s.id] = true
@@ -159,34 +195,25 @@ func (d *Director) rebuildSchedulers(t *table, services map[uint32]bool) error {
 
 // repairOne corrects one finding, in the kernel where packets change the same.
 func (d *Director) repairOne(s suspect) (string, error) {
-	r := bpfobj.LbRepair{Flow: s.flow, Number: s.number, Due: uint32(uint16(s.tick)), From: s.from, Server: s.id}
+	r := bpfobj.LbRepair{Flow: s.flow, Number: s.number, From: s.from, Server: s.id, Expires: s.hash}
 	r.Flow.Family = max(r.Flow.Family, s.family)
 	switch s.kind {
 	case AuditClockStopped:
 		return repairDone, startClocks(d.progs.StartClocks)
 	case AuditConnServer, AuditDead:
-		return d.deleteConn(s)
-	case AuditNoTimer, AuditOverdue:
-		r.Kind = bpfobj.LbRepairKindREPAIR_TIMER
-	case AuditEntryTwice, AuditLinkBroken, AuditEntryListedFree:
-		r.Kind = bpfobj.LbRepairKindREPAIR_CUT_ENTRY
-		if s.from == 0 {
-			r.Kind, r.From = bpfobj.LbRepairKindREPAIR_CUT_SLOT, s.list
-			if s.free {
-				r.Kind = bpfobj.LbRepairKindREPAIR_CUT_FREE
-			}
-		}
-	case AuditEntryLeaked, AuditEntryLost:
-		r.Kind = bpfobj.LbRepairKindREPAIR_GIVE
-		flow, next, err := d.timerEntry(s.family, s.number)
-		if err != nil {
-			return "", err
-		}
-		if int64(next) != s.a || s.hash != 0 && uint64(entryHash(&flow)) != s.hash {
-			return repairChanged, nil
-		}
-		r.Flow = flow
-		r.Flow.Family = s.family
+		return d.removeEntry(&r)
+	case AuditOverdue:
+		return repairNone, nil
+	case AuditUnreached:
+		r.Kind = bpfobj.LbRepairKindREPAIR_ENTER
+	case AuditSlotStray:
+		return d.emptySlot(&r)
+	case AuditClaimed:
+		r.Kind = bpfobj.LbRepairKindREPAIR_CLAIM
+	case AuditLineFree:
+		return d.takeLine(&r)
+	case AuditLineLeaked:
+		r.Kind = bpfobj.LbRepairKindREPAIR_LINE
 	case AuditCounts:
 		r.Kind = bpfobj.LbRepairKindREPAIR_COUNTS
 		r.Active, r.Inactive, r.Persistent = int32(-s.a), int32(-s.b), int32(-s.c)
@@ -200,32 +227,45 @@ func (d *Director) repairOne(s suspect) (string, error) {
 	return d.runRepair(&r)
 }
 
-// deleteConn removes a connection of a server that there is not, or a dead one, which
-// nothing counts. The wheel frees its timer entry, and removes a dead one that was left
-// to it.
-func (d *Director) deleteConn(s suspect) (string, error) {
-	c, err := d.connOf(s.flow)
+// slotTries is how often a bucket is tried to be claimed, which packets claim for microseconds.
+const slotTries = 100
+
+// emptySlot empties a slot of a bucket, or cuts its chain.
+func (d *Director) emptySlot(r *bpfobj.LbRepair) (result string, err error) {
+	r.Kind = bpfobj.LbRepairKindREPAIR_SLOT
+	for range slotTries {
+		if result, err = d.runRepair(r); err != nil || result != repairMissing {
+			break
+		}
+	}
+	return result, err
+}
+
+// takeLine takes the line of an entry, which packets may have prolonged since it was found.
+func (d *Director) takeLine(r *bpfobj.LbRepair) (string, error) {
+	buckets, err := d.newBucketReader()
 	if err != nil {
 		return "", err
 	}
-	if c == nil || timerNumber(c) != s.number || s.kind == AuditDead && c.Flags&connDead == 0 || s.kind == AuditConnServer && c.Server != s.id {
+	e, err := buckets.entry(r.Number)
+	if err != nil {
+		return "", err
+	}
+	if e == nil || incarnation(&e.LbConn) != r.Expires {
 		return repairChanged, nil
 	}
-	if s.kind == AuditDead && c.Flags&connLeft == connLeft { // its server counts it
-		return d.runRepair(&bpfobj.LbRepair{Kind: bpfobj.LbRepairKindREPAIR_TIMER, Flow: s.flow, Number: s.number})
-	}
-	if model.Family(s.family) == model.IPv6 {
-		err = d.maps.Conns6.Delete(s.flow)
-	} else {
-		err = d.maps.Conns4.Delete(toFlow4(s.flow))
-	}
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return repairChanged, nil
-	}
-	if number, ok := callNumber(s.flow); ok && err == nil {
+	r.Kind, r.Expires = bpfobj.LbRepairKindREPAIR_LINE, e.Expires
+	return d.runRepair(r)
+}
+
+// removeEntry removes one that nothing counts, with its call.
+func (d *Director) removeEntry(r *bpfobj.LbRepair) (string, error) {
+	r.Kind = bpfobj.LbRepairKindREPAIR_REMOVE
+	result, err := d.runRepair(r)
+	if number, ok := callNumber(r.Flow); ok && err == nil && result == repairDone {
 		err = d.forgetCall(number)
 	}
-	return repairDone, err
+	return result, err
 }
 
 // forgetCall is call_forget of bpf/call.h.
@@ -245,19 +285,6 @@ func (d *Director) forgetCall(number uint32) error {
 	return nil
 }
 
-// timerEntry reads one.
-func (d *Director) timerEntry(family uint8, number uint32) (flow bpfobj.LbFlow, next uint32, err error) {
-	at, half := (number-1)/entryPair, (number-1)%entryPair
-	if model.Family(family) == model.IPv6 {
-		var e bpfobj.LbTimerPair6
-		err = d.maps.TimerEntries6.Lookup(at, &e)
-		return e.Flow[half], e.Next[half], err
-	}
-	var e bpfobj.LbTimerPair4
-	err = d.maps.TimerEntries4.Lookup(at, &e)
-	return fromFlow4(e.Flow[half]), e.Next[half], err
-}
-
 // runRepair runs the program that corrects.
 func (d *Director) runRepair(r *bpfobj.LbRepair) (string, error) {
 	rc, err := d.progs.RepairTable.Run(&ebpf.RunOptions{Data: frameOf(r)})
@@ -270,7 +297,7 @@ func (d *Director) runRepair(r *bpfobj.LbRepair) (string, error) {
 	case bpfobj.LbRepairResultREPAIR_CHANGED:
 		return repairChanged, nil
 	}
-	return "not done: no timer entry is free, or there is no such object", nil
+	return repairMissing, nil
 }
 
 // deleteStale deletes an entry that nothing uses.

@@ -14,7 +14,7 @@ import (
 
 var auditConnections = flag.Int("audit-connections", 50_000, "connections that TestAuditScale has, at most a million")
 
-// An audit of many connections takes seconds, and memory by timer entry.
+// An audit of many connections takes seconds, and memory by line of the table.
 func TestAuditScale(t *testing.T) {
 	n := *auditConnections
 	r := newRig(t, Sizes{Services: 16, Servers: 64, Connections: 1 << 20})

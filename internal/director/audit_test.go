@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
@@ -78,7 +80,8 @@ func (r *rig) busy(thread, services int, done chan struct{}) error {
 	flags := []string{"S", "S", "A", "F", "R", "A"}
 	for {
 		for range 50 {
-			client := fmt.Sprintf("10.10.%d.%d:%d", 200+thread, random.IntN(250), 2000+random.IntN(20))
+			// So few that the table never fills, and flows are opened again and again.
+			client := fmt.Sprintf("10.10.%d.%d:%d", 200+thread, random.IntN(100), 2000+random.IntN(4))
 			at := random.IntN(services)
 			p := testenv.TCP(client, nthVIP(at), flags[random.IntN(len(flags))])
 			if at == len(auditServices)+1 {
@@ -103,6 +106,75 @@ func TestAuditHealthy(t *testing.T) {
 	defer stop()
 	for i := range 20 {
 		r.wantClean(fmt.Sprintf("audit %d", i))
+	}
+}
+
+// While the table grows and shrinks a sound one shows nothing, nor do connections that rest
+// meanwhile, whose entries are led to from one bucket and another.
+func TestAuditWhileBucketsChange(t *testing.T) {
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1, 1)
+	for i := range 500 {
+		r.establish(nthClient(i), vip)
+	}
+	r.timeouts(300*time.Millisecond, bpfobj.LbConnStateTCP_SYN_RECV)
+	done := make(chan struct{})
+	var all sync.WaitGroup
+	var swollen, shrunk int
+	var err error
+	all.Go(func() {
+		err = r.ns.Do(func() (err error) {
+			swollen, shrunk, err = r.swell(done)
+			return err
+		})
+	})
+	for i := range 10 {
+		r.wantClean(fmt.Sprintf("audit %d", i))
+	}
+	close(done)
+	all.Wait()
+	r.must(err)
+	if swollen == 0 || shrunk == 0 {
+		t.Errorf("the table grew %d times, and shrank %d times: the test shows nothing", swollen, shrunk)
+	}
+}
+
+// swell opens connections that end at once, and gives blocks back that are not used any more, again and
+// again. It reports how often the number of buckets rose and fell by a fifth.
+func (r *rig) swell(done chan struct{}) (rose, fell int, err error) {
+	context := skBuff{IngressIfindex: uint32(r.client), Ifindex: uint32(r.client)}
+	was := 0
+	for {
+		reader, err := r.newBucketReader()
+		if err != nil {
+			return rose, fell, err
+		}
+		switch n := int(reader.buckets()); {
+		case was == 0:
+			was = n
+		case n > was+was/5:
+			rose, was = rose+1, n
+		case n < was-was/5:
+			fell, was = fell+1, n
+		}
+		select {
+		case <-done:
+			return rose, fell, nil
+		default:
+		}
+		for i := 0; rose <= fell && i < 8000; i++ { // else it is to shrink
+			if _, err := run(r.progs.LbClient, context, testenv.TCP(nthClient(1000+i), vip, "S").Frame(), 0); err != nil && !errors.Is(err, errSum) {
+				return rose, fell, err
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+		unused := reader.buckets()
+		if err := waitForPackets(r.maps.Barriers); err != nil {
+			return rose, fell, err
+		}
+		if _, err := r.progs.TrimTable.Run(&ebpf.RunOptions{Data: frameOf(&unused)}); err != nil {
+			return rose, fell, err
+		}
 	}
 }
 
@@ -146,14 +218,13 @@ func TestAuditCalls(t *testing.T) {
 }
 
 // aCall is a template of a call that controls a connection.
-func (r *rig) aCall() (found bpfobj.LbConn6) {
+func (r *rig) aCall() (found entry) {
 	r.Helper()
-	r.must(eachConn[bpfobj.LbFlow4](r.maps.Conns4, func(four bpfobj.LbConn4) {
-		c := widen(four)
+	for _, c := range r.allEntries() {
 		if _, ok := callNumber(c.Flow); ok && c.Fwmark > 0 && c.Flags&connDead == 0 && c.Expires > found.Expires {
 			found = c
 		}
-	}))
+	}
 	if found.Flow.Template == 0 {
 		r.Fatal("no template of a call controls a connection")
 	}

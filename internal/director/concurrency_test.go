@@ -5,10 +5,12 @@ package director
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
 
+	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
@@ -67,9 +69,10 @@ func TestConcurrentConnections(t *testing.T) {
 		}
 	}
 	// The second service has the same servers.
-	if got := r.leftovers(); got != (leftovers{conns: 2 * threads * each, reverse: threads * each}) || r.timerEntries() != got.conns {
-		t.Errorf("%+v, want %d and as many timer entries, half of them with an entry for answers", got, 2*threads*each)
+	if got := r.leftovers(); got != (leftovers{conns: 2 * threads * each, reverse: threads * each}) || r.linesInUse() != got.conns {
+		t.Errorf("%+v in %d lines, want %d, half of them with an entry for answers", got, r.linesInUse(), 2*threads*each)
 	}
+	r.wantClean("all are open")
 }
 
 // The same SYN on several CPUs at once makes one connection.
@@ -88,9 +91,109 @@ func TestConcurrentDuplicates(t *testing.T) {
 	if active != each || inactive != 0 || st.Stats.Conns != each || st.Stats.InPkts != threads*each {
 		t.Errorf("%d active, %d inactive, %+v; want %d connections of %d packets", active, inactive, st.Stats, each, threads*each)
 	}
-	if got := r.leftovers(); got != (leftovers{conns: each}) {
-		t.Errorf("%+v, want %d", got, each)
+	if got := r.leftovers(); got != (leftovers{conns: each}) || r.linesInUse() != each {
+		t.Errorf("%+v in %d lines, want %d", got, r.linesInUse(), each)
 	}
+	r.wantClean("all are open")
+}
+
+// Packets of established connections find these while other CPUs' make the table grow, and while
+// it shrinks again: also if a process adds memory, and takes it away.
+func TestConcurrentGrowth(t *testing.T) {
+	for _, provided := range []bool{false, true} {
+		t.Run(fmt.Sprintf("provided %t", provided), func(t *testing.T) { concurrentGrowth(t, provided) })
+	}
+}
+
+func concurrentGrowth(t *testing.T, provided bool) {
+	const known, more, rounds = 200, 20000, 2
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1, 1, 1)
+	r.timeouts(time.Hour, bpfobj.LbConnStateTCP_ESTABLISHED)
+	var frames [known][]byte
+	var servers [known]netip.AddrPort
+	for i := range known {
+		servers[i] = r.establish(nthClient(i), vip)
+		frames[i] = testenv.TCP(nthClient(i), vip, "A").Frame()
+	}
+	r.timeouts(time.Second, bpfobj.LbConnStateTCP_SYN_RECV)
+
+	done := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		for provided {
+			select {
+			case <-done:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			if err := errors.Join(r.provide(), r.trim()); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	sent := 0
+	context := skBuff{IngressIfindex: uint32(r.client), Ifindex: uint32(r.client)}
+	others.Go(func() {
+		err := r.ns.Do(func() error {
+			for ; ; sent++ {
+				select {
+				case <-done:
+					return nil
+				default:
+				}
+				i := sent % known
+				got, err := run(r.progs.LbClient, context, frames[i], 0)
+				if err != nil {
+					return err
+				}
+				if to, err := got.server(); err != nil || to != servers[i] {
+					return fmt.Errorf("packet %d, of connection %d to %s, goes to %s, %w", sent, i, servers[i], to, err)
+				}
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	inUse := func() uint32 {
+		_, b, err := r.blocks()
+		r.must(err)
+		return b.Taken + b.Spare
+	}
+	grow := func(round int) {
+		before := r.buckets()
+		reasons := r.reasonsOf(func() {
+			r.flood(more, func(i int) testenv.Packet { return testenv.TCP(nthClient(1000+i), vip, "S") })
+		})
+		if len(reasons) != 0 {
+			t.Errorf("round %d: not forwarded: %v", round, reasons)
+		}
+		grown := r.buckets()
+		if n := inUse(); n <= 2*pagesAhead*pageBlocks {
+			t.Errorf("round %d: %d blocks for %d connections", round, n, more)
+		}
+		if grown < 4*before {
+			t.Errorf("round %d: %d buckets became %d by %d connections", round, before, grown, more)
+		}
+		r.atLast(time.Minute, "the others end", func() bool { return r.conns() == known })
+		r.atLast(2*time.Minute, "there are fewer buckets", func() bool { return r.buckets() < grown/4 })
+		if provided {
+			r.atLast(2*time.Minute, "blocks are given back", func() bool { return inUse() <= pagesAhead*pageBlocks })
+		}
+	}
+	finish := sync.OnceFunc(func() { close(done); others.Wait() })
+	t.Cleanup(finish) // also if it fails
+	for round := range rounds {
+		grow(round)
+	}
+	finish()
+	t.Logf("%d packets", sent)
+	if n := r.linesInUse(); n != known {
+		t.Errorf("%d lines are in use by %d entries", n, known)
+	}
+	r.wantClean("in the end")
 }
 
 // Connections come, change and end while the table is edited: the counts
@@ -146,7 +249,7 @@ func TestEditsUnderTraffic(t *testing.T) {
 		inactive += st.Inactive
 	}
 	// A SYN may be lost whose server is deleted between choice and connection.
-	if n := r.entries(r.maps.Conns4); uint32(n) != active+inactive || n > threads*each || n < threads*each*99/100 {
+	if n := r.conns(); uint32(n) != active+inactive || n > threads*each || n < threads*each*99/100 {
 		t.Errorf("%d connections, %d active and %d inactive at the servers; want %d", n, active, inactive, threads*each)
 	}
 }

@@ -52,9 +52,19 @@ const syncQueue = 8192
 // nextHop is FILTER_NEXT_HOP of bpf/types.h.
 const nextHop = 2
 
-// roomOf is how many connections of IPv4 and of IPv6 the tables have room for.
-func roomOf(maps map[string]*ebpf.Map) [2]uint32 {
-	return [2]uint32{maps["conns4"].MaxEntries(), maps["conns6"].MaxEntries()}
+// tableOf finds a table among maps of a compiled object, or of pins.
+func tableOf(maps map[string]*ebpf.Map, table string) *ebpf.Map {
+	if m := maps[bpfobj.MapName(table)]; m != nil {
+		return m
+	}
+	return maps[table]
+}
+
+// roomOf is how many connections of IPv4, or of IPv6, the table has room for.
+func roomOf(maps map[string]*ebpf.Map) ([2]uint32, error) {
+	p, err := pagesOf(tableOf(maps, "pages"))
+	room := roomFor(p.Bound)
+	return [2]uint32{room, room / 2}, err
 }
 
 // defaultConfig is the configuration of a new director, with room for so many

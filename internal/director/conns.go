@@ -3,6 +3,7 @@
 package director
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -19,17 +20,17 @@ import (
 	"imbang/internal/model"
 )
 
-// Connections reads the connection table, IPv4's entries first, and yields those that
-// a filter accepts. Memory use does not depend on the number of entries. An error is
+// Connections reads the connection table, and yields the entries that a filter
+// accepts. Memory use does not depend on the number of entries. An error is
 // yielded last.
 //
 // Packets and timers change the table meanwhile; the result is not a snapshot:
 //
-//   - An entry that exists during the whole iteration is yielded exactly once, and no
-//     flow is yielded twice: the kernel copies the hash bucket by bucket, each under the
-//     bucket's lock (__htab_map_lookup_and_delete_batch), and a flow's bucket is fixed.
-//   - An entry that is inserted or removed meanwhile may be yielded or not. A dead entry
-//     and a copy whose flow differs from its key are not yielded.
+//   - An entry that exists during the whole iteration is yielded exactly once: it stays in its
+//     line, and lines are read in their order.
+//   - An entry that is inserted or removed meanwhile may be yielded or not. If a flow is
+//     opened again meanwhile, both of its connections may be. Dead entries are not yielded, nor
+//     those whose time is over.
 //   - The fields of an entry are copied while packets write: port, state, flags and
 //     method are of one moment, the time of expiry may be of another.
 //   - The server is the one that has the entry's id when the batch has been read. If the
@@ -85,40 +86,22 @@ type connReader struct {
 }
 
 func (r *connReader) read() error {
-	m := &r.d.maps
-	if err := eachBatch(m.Conns4, r.entries4); err != nil {
+	blocks, err := r.d.newBlockReader()
+	if err != nil {
 		return err
 	}
-	return eachBatch(m.Conns6, r.entries6)
+	return blocks.eachBlock(context.Background(), r.block)
 }
 
-// entries4 yields what one system call has read.
-func (r *connReader) entries4(keys []bpfobj.LbFlow4, values []bpfobj.LbConn4) error {
+// block yields the entries of one.
+func (r *connReader) block(b *block) error {
+	if step(b.kind()) == 0 {
+		return nil
+	}
 	if err := r.refresh(); err != nil {
 		return err
 	}
-	for i := range values {
-		if keys[i] == values[i].Flow {
-			if err := r.entry(widen(values[i])); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (r *connReader) entries6(keys []bpfobj.LbFlow, values []bpfobj.LbConn6) error {
-	if err := r.refresh(); err != nil {
-		return err
-	}
-	for i := range values {
-		if keys[i] == values[i].Flow {
-			if err := r.entry(values[i]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return b.entries(r.entry)
 }
 
 // refresh brings the time, and the servers if they were edited, to what they are
@@ -143,8 +126,8 @@ func (r *connReader) refresh() (err error) {
 }
 
 // entry yields one, if the filter accepts it.
-func (r *connReader) entry(c bpfobj.LbConn6) error {
-	if c.Flags&connDead != 0 || c.Server >= r.d.maps.Servers.MaxEntries() || !r.filter.kind(c.Flow.Template != 0) {
+func (r *connReader) entry(c *entry) error {
+	if c.Flags&connDead != 0 || lapsed(c, r.now) || c.Server >= r.d.maps.Servers.MaxEntries() || !r.filter.kind(c.Flow.Template != 0) {
 		return nil
 	}
 	if int(c.Server) >= len(r.servers) { // it was added meanwhile
@@ -154,7 +137,7 @@ func (r *connReader) entry(c bpfobj.LbConn6) error {
 	if never(*s) && r.d.maps.Servers.Lookup(c.Server, s) != nil {
 		return nil
 	}
-	out, ok, err := r.d.fromEntry(&c, s, r.now)
+	out, ok, err := r.d.fromEntry(c, s, r.now)
 	if err != nil || !ok || !r.filter.accepts(&out) {
 		return err
 	}
@@ -166,7 +149,7 @@ func (r *connReader) entry(c bpfobj.LbConn6) error {
 
 // fromEntry is an entry of the connection table for its readers; not a template whose
 // call is gone, and so is it.
-func (d *Director) fromEntry(c *bpfobj.LbConn6, s *bpfobj.LbServer, now uint64) (out model.Connection, ok bool, err error) {
+func (d *Director) fromEntry(c *entry, s *bpfobj.LbServer, now uint64) (out model.Connection, ok bool, err error) {
 	if number, is := callNumber(c.Flow); is {
 		call, err := d.call(number)
 		if call == nil || err != nil {
@@ -240,30 +223,18 @@ func eachRead(m *ebpf.Map, keys, values any, call func(n int) error) error {
 	}
 }
 
-// eachConn calls for every entry of a connection table, as it is.
-func eachConn[K, V any](m *ebpf.Map, call func(V)) error {
-	return eachBatch(m, func(_ []K, values []V) error {
-		for i := range values {
-			call(values[i])
-		}
-		return nil
-	})
-}
-
 // TableSize is what a listing's banner says. It is the number of hash buckets
 // of Linux's default connection table; scripts compare whole banners.
 func (d *Director) TableSize() int { return 4096 }
 
-// widen is a connection of IPv4 as one of IPv6.
-func widen(c bpfobj.LbConn4) bpfobj.LbConn6 {
-	return bpfobj.LbConn6{
-		Flow: fromFlow4(c.Flow), Expires: c.Expires, Due: c.Due, ToldEnd: c.ToldEnd, Number: c.Number, Server: c.Server,
-		Port: c.Port, State: c.State, Flags: c.Flags, Template: c.Template, Forward: c.Forward,
-		InPackets: c.InPackets, Fwmark: c.Fwmark, Netmask: c.Netmask,
-	}
+// lapsed reports whether an entry's time is over, and the sweep is still to come: conn_lapsed of
+// bpf/conn_entry.h.
+func lapsed(c *entry, now uint64) bool {
+	template := bpfobj.LbConnState(c.State) == bpfobj.LbConnStateCONN_TEMPLATE
+	return c.Expires <= now && !(template && c.Fwmark != 0)
 }
 
-func fromConn(c bpfobj.LbConn6, s bpfobj.LbServer, now uint64) model.Connection {
+func fromConn(c entry, s bpfobj.LbServer, now uint64) model.Connection {
 	k := c.Flow
 	addr := fromAddress(s.Addr)
 	out := model.Connection{
@@ -298,16 +269,15 @@ func fromConn(c bpfobj.LbConn6, s bpfobj.LbServer, now uint64) model.Connection 
 
 // TOLD_REPLICA and TOLD_SLACK of bpf/told.h, and TICK_SHIFT of bpf/clock.h.
 const (
-	toldShift   = 28
-	toldReplica = 1 << toldShift
+	toldReplica = 1
 	toldSlack   = 5
 	tickShift   = 26
 )
 
 // untouched reports whether an entry is a replica whose end no packet has moved:
 // told_untouched of bpf/told.h.
-func untouched(c *bpfobj.LbConn6) bool {
-	if c.Number&toldReplica == 0 || c.ToldEnd == 0 {
+func untouched(c *entry) bool {
+	if c.Told&toldReplica == 0 || c.ToldEnd == 0 {
 		return false
 	}
 	moved := int16(max(uint16(c.Expires>>tickShift), 1) - c.ToldEnd)
@@ -347,7 +317,7 @@ const callProtocol = 0xff
 const invalidPort = 0xffff
 
 // fromCall is the template of a call.
-func fromCall(call *bpfobj.LbCall, c bpfobj.LbConn6, s bpfobj.LbServer, now uint64) model.Connection {
+func fromCall(call *bpfobj.LbCall, c entry, s bpfobj.LbServer, now uint64) model.Connection {
 	c.Flow = call.Clients
 	if c.Port == invalidPort {
 		c.Flow.Dport = invalidPort

@@ -252,15 +252,15 @@ func TestAutomaticDefence(t *testing.T) {
 		t.Fatalf("with room: %v", got)
 	}
 	fill := func() {
-		r.flood(2*room, func(i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "S") })
+		r.flood(8*room, func(i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "S") })
 	}
 	// The defence ends connections sixteen times a second, so a full table may soon have room.
 	r.atLast(time.Minute, "the table is full, and the defences work", func() bool {
 		fill()
-		return r.entries(r.maps.Conns4) == room && modes() == [3]uint32{2, 0, 2}
+		return r.freeLines(model.IPv4) == 0 && modes() == [3]uint32{2, 0, 2}
 	})
 	r.atLast(time.Minute, "half-open connections ended", func() bool {
-		if r.entries(r.maps.Conns4) < room {
+		if r.freeLines(model.IPv4) > 0 {
 			return true
 		}
 		fill()

@@ -31,7 +31,7 @@ import (
 type Sizes struct {
 	Services    uint32 `json:"services"`
 	Servers     uint32 `json:"servers"`     // of all services together
-	Connections uint32 `json:"connections"` // of each address family
+	Connections uint32 `json:"connections"` // of IPv4; one of IPv6 takes the room of two
 }
 
 const (
@@ -41,7 +41,7 @@ const (
 	// MaxServices and MaxConnections keep the sizes of all maps far from where they
 	// overflow.
 	MaxServices    = 1 << 20
-	MaxConnections = 1 << 26
+	MaxConnections = 6 << 20
 )
 
 // check refuses sizes that tables cannot have.
@@ -207,7 +207,7 @@ func (in instance) loadSpec(spec *ebpf.CollectionSpec, sizes Sizes, ready func(*
 	if err := ready(objs); err != nil {
 		return err
 	}
-	return in.install(objs)
+	return in.install(objs, sizes)
 }
 
 // newCollection loads the data plane with tables of these sizes.
@@ -216,14 +216,7 @@ func newCollection(spec *ebpf.CollectionSpec, sizes Sizes) (*ebpf.Collection, er
 		return nil, err
 	}
 	resize(spec, sizes)
-	if err := reserve(spec); err != nil {
-		return nil, err
-	}
 	objs, err := ebpf.NewCollection(spec)
-	if errors.Is(err, unix.ENOMEM) {
-		allocate(spec)
-		objs, err = ebpf.NewCollection(spec)
-	}
 	if err != nil {
 		return nil, explainLoad(err)
 	}
@@ -231,7 +224,7 @@ func newCollection(spec *ebpf.CollectionSpec, sizes Sizes) (*ebpf.Collection, er
 }
 
 // install pins a loaded data plane whose tables are new, and starts its timers.
-func (in instance) install(objs *ebpf.Collection) error {
+func (in instance) install(objs *ebpf.Collection, sizes Sizes) error {
 	hold, err := in.holdBase()
 	if err != nil {
 		return err
@@ -257,7 +250,13 @@ func (in instance) install(objs *ebpf.Collection) error {
 		}
 	}
 	config := objs.Maps[bpfobj.MapName(configTable)]
-	err = errors.Join(initConfig(config, roomOf(objs.Maps)), initSecret(config), startClocks(objs.Programs["start_clocks"]))
+	err = provision(objs.Maps, sizes.Connections)
+	if err == nil {
+		err = begin(objs.Maps, config)
+	}
+	if err == nil {
+		err = startClocks(objs.Programs["start_clocks"])
+	}
 	if err != nil {
 		_ = removePins(staging)
 		return err
@@ -269,7 +268,13 @@ func (in instance) install(objs *ebpf.Collection) error {
 	return nil
 }
 
-// startClocks starts the kernel's timers, by a program that requires a
+// begin writes what a new director's configuration is.
+func begin(maps map[string]*ebpf.Map, config *ebpf.Map) error {
+	room, err := roomOf(maps)
+	return errors.Join(err, initConfig(config, room), initSecret(config), initFlowSecret(config))
+}
+
+// startClocks makes the first buckets, and starts the kernel's timers, by a program that requires a
 // frame as its input. The kernel may have no memory at hand for a timer at one
 // moment and have it at the next.
 func startClocks(p *ebpf.Program) error {
@@ -307,26 +312,29 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 	// one is copied.
 	set(4*s.Servers, "order")
 	set(2*s.Servers, "trees") // a pair of nodes for two slots
-	set(s.Connections, "conns4", "reverse4", "conns6", "reverse6")
-	// One that ends early leaves a timer entry behind for a while. Two are an
-	// element.
-	set((3*s.Connections+1)/2, "timer_entries4", "timer_entries6")
+	set(s.Connections, "reverse4", "reverse6")
 }
 
 // checkSizes refuses sizes that the loaded director does not have.
 func (d *Director) checkSizes(s Sizes) error {
+	capacity, err := d.capacity()
+	if err != nil {
+		return err
+	}
+	if s.Connections != 0 {
+		s.Connections = roomFor(blocksFor(uint64(s.Connections)))
+	}
 	for _, c := range []struct {
-		what string
-		want uint32
-		m    *ebpf.Map
+		what       string
+		want, have uint32
 	}{
-		{"services", s.Services, d.maps.Services},
-		{"servers", s.Servers, d.maps.Servers},
-		{"connections", s.Connections, d.maps.Conns4},
+		{"services", s.Services, capacity.Services},
+		{"servers", s.Servers, capacity.Servers},
+		{"connections", s.Connections, capacity.Connections},
 	} {
-		if c.want != 0 && c.want != c.m.MaxEntries() {
+		if c.want != 0 && c.want != c.have {
 			return fmt.Errorf("the director has room for %d %s, not %d: sizes are fixed when it is loaded (keep its services with ipvsadm -Sn, and remove it with imbang detach first)",
-				c.m.MaxEntries(), c.what, c.want)
+				c.have, c.what, c.want)
 		}
 	}
 	return nil

@@ -3,11 +3,10 @@
 package director
 
 import (
+	"runtime"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/cilium/ebpf"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
@@ -27,7 +26,7 @@ type leftovers struct{ conns, reverse, active, inactive int }
 
 func (r *rig) leftovers(keys ...model.ServiceKey) (l leftovers) {
 	r.Helper()
-	l.conns = r.entries(r.maps.Conns4) + r.entries(r.maps.Conns6)
+	l.conns = r.conns()
 	l.reverse = r.entries(r.maps.Reverse4) + r.entries(r.maps.Reverse6)
 	for _, k := range keys {
 		for _, s := range r.status(k).Servers {
@@ -36,23 +35,6 @@ func (r *rig) leftovers(keys ...model.ServiceKey) (l leftovers) {
 		}
 	}
 	return l
-}
-
-// timerEntries counts the timer entries in use by their marks. The wheel moves entries from one list
-// to another, so a count along its lists would count some of them twice.
-func (r *rig) timerEntries() (n int) {
-	r.Helper()
-	reader := auditReader{d: r.Director, ctx: r.Context()}
-	count := func(family model.Family, m *ebpf.Map, unused bpfobj.LbFlow) {
-		r.must(reader.eachEntry(&auditFamily{family: family}, entryPair*m.MaxEntries(), func(_, _ uint32, flow *bpfobj.LbFlow) {
-			if *flow != unused && flow.Template != entryFree {
-				n++
-			}
-		}))
-	}
-	count(model.IPv4, r.maps.TimerEntries4, fromFlow4(bpfobj.LbFlow4{}))
-	count(model.IPv6, r.maps.TimerEntries6, bpfobj.LbFlow{})
-	return n
 }
 
 // Connections end when their state's timeout has passed, with all that
@@ -151,32 +133,41 @@ func TestManyExpireAtOnce(t *testing.T) {
 	r.atLast(time.Minute, "all connections end", func() bool { return r.leftovers(tcp.Key, udp.Key) == leftovers{} })
 }
 
-// A connection makes another timer entry with the clock only to end much
-// earlier, and who uses its flow again takes that over. None outlasts its time.
-func TestTimerEntries(t *testing.T) {
+// An entry takes one line of the table, or two of IPv6, from its first packet to its end, however
+// its time grows and shrinks.
+func TestLinesOfEntry(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, small)
-	r.addService(tcpService(vip, "rr"), 1)
-	want := func(what string, n int) {
-		t.Helper()
-		if got := r.timerEntries(); got != n {
-			t.Errorf("%s: %d timer entries, want %d", what, got, n)
-		}
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			r := newRig(t, small)
+			vip, server, client := at(f.vip(1), 80), at(f.server(0), 8080), at(f.client, 1234)
+			r.serve(service(model.TCP, vip, "rr"), f.real(0, 8080))
+			want := func(what string, n int) {
+				t.Helper()
+				if got := r.linesInUse(); got != n {
+					t.Errorf("%s: %d lines are in use, want %d", what, got, n)
+				}
+			}
+			r.timeouts(9*time.Second, bpfobj.LbConnStateTCP_SYN_RECV)
+			r.syn(client, vip)
+			want("begun", 1)
+			index := r.allEntries()[0].Index
+			r.walk(client, vip, server, "s:SA c:A")
+			want("longer", 1)
+			r.timeouts(4*time.Second, bpfobj.LbConnStateTCP_CLOSE)
+			r.walk(client, vip, server, "c:R")
+			want("much shorter", 1)
+			if all := r.allEntries(); len(all) != 1 || all[0].Index != index {
+				t.Errorf("%d entries, or another than %d: %+v", len(all), index, all)
+			}
+			r.walk(client, vip, server, "c:S")
+			want("begun again", 1)
+			r.walk(client, vip, server, "c:A c:R")
+			want("much shorter again", 1)
+			r.atLast(time.Minute, "the connection ends", func() bool { return r.conns() == 0 })
+			r.atLast(time.Minute, "its line is free", func() bool { return r.linesInUse() == 0 })
+		})
 	}
-	r.timeouts(9*time.Second, bpfobj.LbConnStateTCP_SYN_RECV)
-	r.syn(client1, vip)
-	want("begun", 1)
-	r.walk(client1, vip, server0, "s:SA c:A")
-	want("longer", 1)
-	r.timeouts(4*time.Second, bpfobj.LbConnStateTCP_CLOSE)
-	r.walk(client1, vip, server0, "c:R")
-	want("much shorter", 2)
-	r.walk(client1, vip, server0, "c:S")
-	want("begun again", 2)
-	r.walk(client1, vip, server0, "c:A c:R")
-	want("much shorter again", 2)
-	r.atLast(time.Minute, "the connection ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
-	r.atLast(time.Minute, "the time of every timer entry is over", func() bool { return r.timerEntries() == 0 })
 }
 
 // One client that uses the same port over and over fills no table.
@@ -186,54 +177,98 @@ func TestPortReuseFillsNothing(t *testing.T) {
 	r.addService(tcpService(vip, "rr"), 1)
 	for i := range 2000 {
 		if got := r.fromClient(testenv.TCP(client1, vip, "S")); got.verdict != redirect {
-			t.Fatalf("the SYN of connection %d: %s, with %d connections and %d timer entries in the tables",
-				i+1, got.verdict, r.entries(r.maps.Conns4), r.timerEntries())
+			t.Fatalf("the SYN of connection %d: %s, with %d connections and %d lines in use",
+				i+1, got.verdict, r.conns(), r.linesInUse())
 		}
 		r.fromClient(testenv.TCP(client1, vip, "R").From(client1))
 		r.fromServer(testenv.TCP(server0, client1, "R"))
 	}
+	if lines := r.linesInUse(); lines > 1 {
+		t.Errorf("%d lines are in use by one flow", lines)
+	}
 }
 
-// A full table refuses connections and loses none; when some end it has room.
+// A full table refuses connections and loses none; when some end it has room. It is full when each
+// line of each block is in use, of which there are enough for as many as were asked for.
 func TestFullTable(t *testing.T) {
 	t.Parallel()
-	const room = 256
-	r := newRig(t, Sizes{Services: 16, Servers: 16, Connections: room})
-	s := tcpService(vip, "rr")
-	r.addService(s, 1)
-	r.timeouts(10*time.Second, everyState()...)
-	got := r.reasonsOf(func() {
-		r.flood(3*room, func(i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "S") })
-	})
-	if got["drop table full"] != 2*room || len(got) != 1 {
-		t.Errorf("reasons %v, want %d dropped", got, 2*room)
+	const least = 256
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			r := newRig(t, Sizes{Services: 16, Servers: 16, Connections: least})
+			vip := at(f.vip(1), 80)
+			s := service(model.TCP, vip, "rr")
+			r.serve(s, f.real(0, 8080))
+			r.timeouts(10*time.Second, everyState()...)
+			sent := 3 * least
+			got := r.reasonsOf(func() {
+				r.flood(sent, func(i int) testenv.Packet { return testenv.TCP(at(f.clientAddr(i), 2000), vip, "S") })
+			})
+			room := sent - int(got["drop table full"])
+			if want := least; room < want && f.number == model.IPv4 || room < want/2 || room == sent || len(got) != 1 {
+				t.Errorf("room for %d, and reasons %v: want %d at least, half as many of IPv6", room, got, want)
+			}
+			if got := r.leftovers(s.Key); got != (leftovers{conns: room, active: room}) {
+				t.Errorf("%+v, want %d, all active", got, room)
+			}
+			if p, b, err := r.blocks(); err != nil || b.Taken+b.Spare < p.Bound {
+				t.Errorf("connections were refused with %d of %d blocks in use, %v", b.Taken+b.Spare, p.Bound, err)
+			}
+			for _, b := range r.allBlocks() {
+				if free := b.free() &^ unowned; step(b.kind()) != 0 && free != 0 {
+					t.Errorf("connections were refused, and block %d has free lines %#x", b.number, free)
+				}
+			}
+			r.wantClean("full")
+			r.atLast(time.Minute, "all is over", func() bool { return r.leftovers(s.Key) == leftovers{} })
+			r.syn(at(f.client, 1234), vip)
+		})
 	}
-	if got := r.leftovers(s.Key); got != (leftovers{conns: room, active: room}) {
-		t.Errorf("%+v, want %d, all active", got, room)
-	}
-	r.atLast(time.Minute, "all is over", func() bool { return r.leftovers(s.Key) == leftovers{} })
-	r.syn(client1, vip)
 }
 
-// Timeouts may reach further than the wheel does: a timer entry is kept again
-// and again, and is one all the time.
+// A table that was full of one family's connections has room for the other's when they have ended.
+func TestFullTableOfTheOtherFamily(t *testing.T) {
+	t.Parallel()
+	const least = 256
+	r := newRig(t, Sizes{Services: 16, Servers: 16, Connections: least})
+	r.timeouts(2*time.Second, everyState()...)
+	for _, f := range families {
+		r.serve(service(model.TCP, at(f.vip(1), 80), "rr"), f.real(0, 8080))
+	}
+	for round, f := range []family{ipv4, ipv6, ipv4, ipv6} {
+		vip := at(f.vip(1), 80)
+		r.flood(3*least, func(i int) testenv.Packet { return testenv.TCP(at(f.clientAddr(i), 2000), vip, "S") })
+		// Of IPv6 an entry takes the room of two, and each CPU keeps a block of the other family.
+		want := least - blockEntries*runtime.NumCPU()
+		if f.number == model.IPv6 {
+			want /= 2
+		}
+		if n := r.conns(f.number); n < want {
+			t.Errorf("round %d: room for %d connections of %s, want %d at least", round, n, f.name, want)
+		}
+		r.atLast(time.Minute, "all is over", func() bool { return r.conns() == 0 })
+		r.wantClean("all is over")
+	}
+}
+
+// Connections live as long as their state's timeout, which may be very long, and longer ones
+// beside others that end.
 func TestLongTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, small)
 	r.addService(tcpService(vip, "rr"), 1)
-	r.timeouts(5*time.Second, bpfobj.LbConnStateTCP_SYN_RECV)
-	r.must(r.SetTimeouts(model.Timeouts{TCP: 2 * time.Hour}))
-	r.syn(client1, vip)
-	r.walk(client1, vip, server0, "s:SA c:A")
-	conn := func() (c bpfobj.LbConn4) {
-		r.must(r.maps.Conns4.Lookup(flowOf(testenv.TCP(client1, vip, "S")), &c))
-		return c
+	r.timeouts(time.Second, bpfobj.LbConnStateTCP_SYN_RECV)
+	const most = 31 * 24 * time.Hour
+	r.must(r.SetTimeouts(model.Timeouts{TCP: most}))
+	r.establish(client1, vip)
+	r.flood(100, func(i int) testenv.Packet { return testenv.TCP(nthClient(1000+i), vip, "S") })
+	before := r.conn(testenv.TCP(client1, vip, "S"))
+	r.atLast(time.Minute, "the others end", func() bool { return r.conns() == 1 })
+	if after := r.conn(testenv.TCP(client1, vip, "S")); after != before {
+		t.Errorf("the entry is %+v, it was %+v", after, before)
 	}
-	due := conn().Due
-	r.atLast(time.Minute, "the timer entry is kept", func() bool { return conn().Due != due })
-	const reach = 477 // WHEEL_REACH
-	if ahead, n := conn().Due-due, r.timerEntries(); ahead < reach-40 || ahead > reach+40 || n != 1 {
-		t.Errorf("%d timer entries, in %d ticks, want one in %d", n, ahead, reach)
+	if left := r.connection(client1).Expires; left > most || left < most-5*time.Minute {
+		t.Errorf("it ends in %s, want %s", left, most)
 	}
 }
 
@@ -271,13 +306,11 @@ func TestTemplateIsLetGo(t *testing.T) {
 	for range 3 {
 		r.fromClient(testenv.UDP(client1, "10.20.0.1:53", "x"))
 	}
-	var key bpfobj.LbFlow4
-	var c bpfobj.LbConn4
 	templates := 0
-	for it := r.maps.Conns4.Iterate(); it.Next(&key, &c); {
+	for _, e := range r.allEntries() {
 		templates++
-		if key.Template != 1 || c.Fwmark != 0 { // controlled lies in the same place
-			t.Errorf("%+v: held by %d connections", key, c.Fwmark)
+		if e.Flow.Template != 1 || e.Fwmark != 0 { // controlled lies in the same place
+			t.Errorf("%+v: held by %d connections", e.Flow, e.Fwmark)
 		}
 	}
 	if templates != 1 {

@@ -245,7 +245,7 @@ func TestExplainedReasons(t *testing.T) {
 	if len(reasons) != 0 {
 		t.Errorf("asking was counted: %v", reasons)
 	}
-	if n := r.entries(r.maps.Conns4); n != 0 {
+	if n := r.tableEntries(0); n != 0 {
 		t.Errorf("%d connections came of asking", n)
 	}
 	if stats := r.status(tcpService(vip, "rr").Key).Stats; stats != (model.Stats{}) {

@@ -185,7 +185,7 @@ func TestFollowKindsOfConnections(t *testing.T) {
 
 	r.timeouts(300*time.Millisecond, bpfobj.LbConnStateCONN_UDP)
 	r.fromClient(testenv.UDP("10.10.0.2:1", vip, "x"))
-	r.atLast(time.Minute, "the flow ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	r.atLast(time.Minute, "the flow ends", func() bool { return r.tableEntries(0) == 0 })
 	r.wantFollowed(f, "1 open UDP", "1 close UDP")
 
 	// One packet makes no entry.
@@ -381,7 +381,7 @@ func TestFollowLosses(t *testing.T) {
 	if n, err := f.Lost(); n != 0 || err != nil {
 		t.Errorf("lost %d more, %v", n, err)
 	}
-	if n := r.entries(r.maps.Conns4); n != 200 {
+	if n := r.tableEntries(0); n != 200 {
 		t.Errorf("%d connections, want them not to depend on the follower", n)
 	}
 }
@@ -492,7 +492,7 @@ func TestFollowerEnds(t *testing.T) {
 }
 
 // A reader that enters and deletes as events say has the table in the end, with two CPUs'
-// packets and the wheel at work; each connection has one opening and one end.
+// packets and the sweep at work; each connection has one opening and one end.
 func TestFollowedTable(t *testing.T) {
 	r := auditRig(t)
 	f := r.follow(FollowRule{Ring: 16 << 20})

@@ -248,7 +248,8 @@ func TestServiceOrder(t *testing.T) {
 		if got := names([]netip.AddrPort{to}); got != c.want {
 			t.Errorf("%s with mark %d goes to %s, want %s", c.vip, c.mark, got, c.want)
 		}
-		r.must(r.maps.Conns4.Delete(flowOf(p)))
+		e := r.entryOf(fromFlow4(flowOf(p)))
+		r.must(r.removeConn(&e))
 	}
 }
 

@@ -264,7 +264,7 @@ func (s *script) String() string {
 // template that waits for a connection takes a minute.
 func (w *fuzzWorld) settled(t testing.TB, limit time.Duration) bool {
 	r := w.in(t)
-	for deadline := time.Now().Add(limit); r.entries(r.maps.Conns4)+r.entries(r.maps.Conns6) != 0; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(limit); r.conns() != 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			return false
 		}
@@ -281,6 +281,9 @@ func (w *fuzzWorld) wantNothingLeft(t testing.TB) {
 		if n := r.entries(m); n != 0 {
 			t.Errorf("%d entries are left in %s", n, name)
 		}
+	}
+	if n := r.linesInUse(); n != 0 {
+		t.Errorf("without an entry %d lines of the connection table are in use", n)
 	}
 	loads, err := lookupAll[bpfobj.LbLoad](r.maps.Loads, w.settings.Servers)
 	r.must(err)

@@ -3,6 +3,8 @@
 package director
 
 import (
+	"errors"
+
 	"github.com/cilium/ebpf"
 
 	"imbang/internal/bpfobj"
@@ -33,7 +35,29 @@ func Unpinned(maps bpfobj.Tables, programs bpfobj.LbPrograms) *Director {
 // the tables, after the caller emptied those of an unpinned one.
 func (d *Director) Restart() error {
 	d.forgetTable()
-	return initConfig(d.maps.Config, [2]uint32{})
+	return errors.Join(initConfig(d.maps.Config, [2]uint32{}), initFlowSecret(d.maps.Config))
+}
+
+// Provision makes the memory of an unpinned director's connection table, which is empty.
+func (d *Director) Provision(sizes Sizes) error { return provision(d.mapsByName(), sizes.Connections) }
+
+// Grow makes the memory of the connection table for so many connections of IPv4, as a daemon does while
+// the table grows: for measurements without a daemon.
+func (d *Director) Grow(connections uint32) error {
+	p, err := pagesOf(d.maps.Pages)
+	if err != nil {
+		return err
+	}
+	return addPages(d.maps.BlockPages, d.maps.Pages, min(blocksFor(uint64(connections)), p.Bound))
+}
+
+// EmptyConnections makes the connection table of an unpinned director as it was when it was made.
+func (d *Director) EmptyConnections() error { return empty(d.mapsByName()) }
+
+func (d *Director) mapsByName() map[string]*ebpf.Map {
+	all := map[string]*ebpf.Map{}
+	d.maps.Each(func(name string, m **ebpf.Map) { all[name] = *m })
+	return all
 }
 
 // Programs are the loaded programs. They belong to the Director.

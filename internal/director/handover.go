@@ -3,7 +3,6 @@
 package director
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -153,13 +152,14 @@ func (f *Failover) noteServers() error {
 	}
 	defer servers.Close()
 	wanted := map[bpfobj.LbAddress]bool{}
-	err = eachElement(context.Background(), servers, set.Servers, func(_ uint32, s *bpfobj.LbServer) {
-		if available(*s) && repliesFromAnyPort(*s) {
-			wanted[s.Addr] = true
-		}
-	})
+	all, err := lookupAll[bpfobj.LbServer](servers, set.Servers)
 	if err != nil {
 		return fmt.Errorf("failover: read the servers: %w", err)
+	}
+	for i := range all {
+		if s := &all[i]; available(*s) && repliesFromAnyPort(*s) {
+			wanted[s.Addr] = true
+		}
 	}
 	there, err := mapKeys[bpfobj.LbAddress](f.repliesFrom)
 	if err != nil {

@@ -295,13 +295,13 @@ func handOverLive(t *testing.T, mode Mode) {
 		t.Errorf("the second director handed over nothing: %v", reasons)
 	}
 	// New ones are its own.
-	before := v.a.entries(v.a.maps.Conns4)
+	before := v.a.tableEntries(0)
 	c, err := dial(v.client, at(villageMasq[0], 80))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := says(c, "new"); err != nil || v.a.entries(v.a.maps.Conns4) != before || v.b.entries(v.b.maps.Conns4) != 1 {
+	if err := says(c, "new"); err != nil || v.a.tableEntries(0) != before || v.b.tableEntries(0) != 1 {
 		t.Errorf("a new connection: %v", err)
 	}
 	// Neither it nor a grace period holds up what a socket of the director receives: a check of

@@ -45,9 +45,8 @@ const (
 const InsertBatch = 16 * recordBatch
 
 // Insert enters connections and persistence templates as a packet would have: bound to
-// their server, which counts them, with the entry for replies, the hairpin, the
-// template that controls them, and a timer entry. A template must precede its
-// connections. Connections of a template and the flags inactive, listed, adopted and replica are
+// their server, which counts them, with the entry for replies, the hairpin, and the
+// template that controls them. A template must precede its connections. Connections of a template and the flags inactive, listed, adopted and replica are
 // ignored, as the director computes them. An entry with less than a second left gets a
 // second.
 //

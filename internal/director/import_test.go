@@ -233,7 +233,7 @@ func (r *rig) loadsByServer() map[string][4]uint64 {
 	return counts
 }
 
-// An entry that is inserted ends when its time is over, with its timer entry and what
+// An entry that is inserted ends when its time is over, with what
 // it was counted at; a packet prolongs it as any other.
 func TestImportExpires(t *testing.T) {
 	r := newRig(t, small)
@@ -264,7 +264,7 @@ func TestImportExpires(t *testing.T) {
 		return clients
 	}
 	active, inactive := r.counts(key, server.Addr())
-	if n := r.entries(r.maps.Conns4); time.Since(began) < minExpiry && (active != 4 || inactive != 0 || n != 6) {
+	if n := r.tableEntries(0); time.Since(began) < minExpiry && (active != 4 || inactive != 0 || n != 6) {
 		t.Errorf("%d active, %d inactive, %d entries", active, inactive, n)
 	}
 	r.atLast(time.Minute, "the first one ends", func() bool { return !slices.Contains(there(), 0) })
@@ -428,7 +428,7 @@ func TestImportRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.name, errs[i], c.want)
 		}
 	}
-	if n := r.entries(r.maps.Conns4); n != 2 {
+	if n := r.tableEntries(0); n != 2 {
 		t.Errorf("%d entries, want 2", n)
 	}
 	// A full table refuses the rest, and is as it was.

@@ -5,6 +5,7 @@ package director
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -45,16 +46,17 @@ const (
 // period ends: what waits for one (deleting a program, membarrier, a barrier of
 // an edit) must be started in a goroutine and waited for after finish.
 //
-// Hash elements and free lists are per CPU: an element that is freed on a CPU is
-// the next that is allocated there. Run what frees and what allocates by
-// onCPU(cpuB).
+// Each CPU takes lines for entries from a block of its own, the lowest free one first. So a line
+// that is given back is the next that the CPU takes which had it. Open by onCPU(cpuB) the
+// entry that ends, and the one that is to get its line. Elements of hashes are likewise
+// per CPU.
 //
 // No timer runs, and time stands still at the moment of the load: advance moves
-// the clock, turn lets the wheel catch up with it.
+// the clock, sweepTable ends the entries whose time is over.
 type interleaved struct {
 	*rig
 	*lbtest.Controls
-	wheel *ebpf.Program
+	sweep *ebpf.Program
 }
 
 // newInterleaved makes one. The test is skipped where there is only one CPU.
@@ -82,7 +84,7 @@ func (x *interleaved) openVariant(r *rig, sizes Sizes) (err error) {
 	if r.plane, err = r.reuse.get(kind, lbtest.LoadLb); err != nil {
 		return err
 	}
-	x.wheel = r.plane.objs.Programs["turn_wheel"]
+	x.sweep = r.plane.objs.Programs["sweep_now"]
 	controls := r.plane.objs.Maps[lbtest.ControlsMap]
 	if err := clearMap(controls); err != nil { // as it is compiled in: zero
 		return err
@@ -103,23 +105,25 @@ func (x *interleaved) openVariant(r *rig, sizes Sizes) (err error) {
 // advance moves the data plane's clock.
 func (x *interleaved) advance(d time.Duration) { x.SetTime(x.Time() + d) }
 
-// turnWheel lets the wheel catch up with the clock, on CPU B.
-func (x *interleaved) turnWheel() {
-	x.Helper()
-	x.onCPU(cpuB, func() error {
-		_, err := x.wheel.Run(&ebpf.RunOptions{Data: make([]byte, 14)})
-		return err
-	})
+// sweepRun sweeps the whole connection table once.
+func (x *interleaved) sweepRun() error {
+	_, err := x.sweep.Run(&ebpf.RunOptions{Data: make([]byte, 14)})
+	return err
 }
 
-// pass moves the clock by a time in steps, with the wheel behind it. The wheel
-// catches up with 137 s at most.
+// sweepTable does so on CPU B.
+func (x *interleaved) sweepTable() {
+	x.Helper()
+	x.onCPU(cpuB, x.sweepRun)
+}
+
+// pass moves the clock by a time in steps, with the sweep behind it.
 func (x *interleaved) pass(d time.Duration) {
 	x.Helper()
 	const step = 8 * time.Second
 	for ; d > 0; d -= step {
 		x.advance(min(d, step))
-		x.turnWheel()
+		x.sweepTable()
 	}
 }
 
@@ -186,6 +190,16 @@ func (x *interleaved) fromServerOn(cpu int, p testenv.Packet) (v result) {
 // clientRun is fromClient for a thread that is in the namespace already.
 func (x *interleaved) clientRun(p testenv.Packet) (result, error) {
 	return run(x.progs.LbClient, x.arriving(x.progs.LbClient, skBuff{}), p.Frame(), 0)
+}
+
+// establishOn completes the handshake of a new connection on a CPU, whose block has its line.
+func (x *interleaved) establishOn(cpu int, client, service string) netip.AddrPort {
+	x.Helper()
+	to, err := x.fromClientOn(cpu, testenv.TCP(client, service, "S")).server()
+	x.must(err)
+	x.fromServerOn(cpu, testenv.TCP(to.String(), client, "SA"))
+	x.fromClientOn(cpu, testenv.TCP(client, service, "A"))
+	return to
 }
 
 // serverRun is fromServer, likewise.
@@ -269,7 +283,7 @@ func TestInterleave(t *testing.T) {
 	x := newInterleaved(t)
 	x.addService(tcpService(vip, "rr"), 1)
 	server := x.establish(client1, vip)
-	a, v := x.stopPacket(lbtest.LbHookPointPOINT_CONN_MOVE, testenv.TCP(client1, vip, "R"))
+	a, v := x.stopPacket(lbtest.LbHookPointPOINT_CONN_MOVE, testenv.TCP(client1, vip, "R").Options(1)) // past the fast path
 	if got := x.connection(client1).State; got != "ESTABLISHED" {
 		t.Errorf("stopped before the change of state: %s", got)
 	}
@@ -289,11 +303,11 @@ func TestInterleave(t *testing.T) {
 	}
 	// Time stands still.
 	time.Sleep(200 * time.Millisecond)
-	if n := x.entries(x.maps.Conns4); n != 1 {
+	if n := x.conns(); n != 1 {
 		t.Errorf("%d connections before their time", n)
 	}
 	x.pass(12 * time.Second)
-	if n := x.entries(x.maps.Conns4); n != 0 {
+	if n := x.conns(); n != 0 {
 		t.Errorf("%d connections after their time", n)
 	}
 }

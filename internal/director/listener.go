@@ -119,7 +119,7 @@ func (l *listener[T]) begin(d *Director, maps listenerMaps) (err error) {
 			return err
 		}
 	}
-	if l.tables, err = mapID(d.maps.Conns4); err != nil {
+	if l.tables, err = mapID(d.maps.BlockPages); err != nil {
 		return err
 	}
 	if l.number, err = l.freePlace(); err != nil {
@@ -271,7 +271,7 @@ func (l *listener[T]) stillPinned() error {
 	if ours != theirs {
 		return errors.New("the director was replaced")
 	}
-	tables, err := l.pinnedID(bpfobj.LbMapConns4)
+	tables, err := l.pinnedID(bpfobj.LbMapBlockPages)
 	if err != nil {
 		return err
 	}

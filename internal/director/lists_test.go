@@ -97,6 +97,43 @@ func TestStatesHaveTimeouts(t *testing.T) {
 	}
 }
 
+// The connection table's memory, and what the auditor reads of clocks, have one layout for the data
+// plane and for this package.
+func TestTableLayout(t *testing.T) {
+	spec, err := compiled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	structure := func(name string) *btf.Struct {
+		t.Helper()
+		var s *btf.Struct
+		if err := spec.Types.TypeByName(name, &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	tick, ok := memberOffset(structure("clock"), "tick")
+	if !ok {
+		t.Error("clocks have no tick")
+	}
+	outer := spec.Maps["block_pages"]
+	for what, c := range map[string]struct{ got, want uint32 }{
+		"a block":             {structure("block").Size, blockBytes},
+		"its lines":           {(blockBytes - lineBytes + 8) / lineBytes, blockLines}, // wherever the first begins
+		"an entry of IPv4":    {structure("conn4").Size, lineBytes},
+		"an entry of IPv6":    {(structure("conn6").Size + lineBytes - 1) / lineBytes * lineBytes, 2 * lineBytes},
+		"a page's block":      {outer.InnerMap.ValueSize, blockBytes},
+		"a page's blocks":     {outer.InnerMap.MaxEntries, pageBlocks},
+		"blocks in pages":     {outer.MaxEntries * pageBlocks, spareFirst},
+		"blocks beside pages": {spec.Maps["spare_blocks"].MaxEntries, maxBlocks - spareFirst},
+		"where a tick is":     {tick, 16},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %d, want %d", what, c.got, c.want)
+		}
+	}
+}
+
 // Ten thousand services with ten servers each fit without a flag.
 func TestDefaultSizes(t *testing.T) {
 	spec, err := compiled()

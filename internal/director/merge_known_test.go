@@ -25,7 +25,7 @@ func TestMergeKnown(t *testing.T) {
 		r.must(errs...)
 		return m
 	}
-	if merge(true); r.entries(r.maps.Conns4) != 0 {
+	if merge(true); r.tableEntries(0) != 0 {
 		t.Error("an entry that ended is there again")
 	}
 	merge(false)

@@ -32,7 +32,7 @@ func TestSourceRoutes(t *testing.T) {
 	r.addService(service(model.UDP, vip, "rr"), 1)
 	const known = "10.10.0.9:1000"
 	server := r.establish(known, vip).String()
-	conns := r.entries(r.maps.Conns4)
+	conns := r.tableEntries(0)
 	all := func(options ...[]byte) []byte { return slices.Concat(options...) }
 	for name, options := range map[string][]byte{
 		"loose source route":       looseRoute,
@@ -66,7 +66,7 @@ func TestSourceRoutes(t *testing.T) {
 			}
 		})
 	}
-	if n := r.entries(r.maps.Conns4); n != conns {
+	if n := r.tableEntries(0); n != conns {
 		t.Errorf("%d connections came of it", n-conns)
 	}
 	for name, options := range map[string][]byte{

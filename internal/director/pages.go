@@ -3,54 +3,27 @@
 package director
 
 import (
-	"errors"
-	"fmt"
 	"io"
 
-	"github.com/cilium/ebpf"
-
-	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 )
 
 // ConnectionPages reads the connection table for a consumer that asks for one page after
 // the other, from any goroutine: what Connections says holds here, too.
 type ConnectionPages struct {
-	r     connReader
-	page  []model.Connection
-	four  pages[bpfobj.LbFlow4, bpfobj.LbConn4]
-	six   pages[bpfobj.LbFlow, bpfobj.LbConn6]
-	ended error
+	r      connReader
+	page   []model.Connection
+	blocks *blockReader
+	next   uint32 // the block that is read next
+	ended  error
 }
 
-// pages reads a hash map.
-type pages[K, V any] struct {
-	m      *ebpf.Map
-	cursor ebpf.MapBatchCursor
-	keys   []K
-	values []V
-	over   bool
-}
-
-// next calls with some elements.
-func (p *pages[K, V]) next(call func([]K, []V) error) error {
-	if p.keys == nil {
-		p.keys, p.values = make([]K, connBatch), make([]V, connBatch)
-	}
-	n, err := p.m.BatchLookup(&p.cursor, p.keys, p.values, nil)
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		p.over, err = true, nil
-	}
-	if err != nil {
-		return fmt.Errorf("read connections: %w", err)
-	}
-	return call(p.keys[:n], p.values[:n])
-}
+// pageEntries is how many entries a page has at least, unless it is the last one.
+const pageEntries = 1024
 
 // ConnectionPages begins to read the table.
 func (d *Director) ConnectionPages(f ConnectionFilter) *ConnectionPages {
 	p := &ConnectionPages{r: connReader{d: d, filter: f}}
-	p.four.m, p.six.m = d.maps.Conns4, d.maps.Conns6
 	p.r.yield = func(c model.Connection, _ error) bool {
 		p.page = append(p.page, c)
 		return true
@@ -65,13 +38,42 @@ func (p *ConnectionPages) Next() ([]model.Connection, error) {
 		return nil, p.ended
 	}
 	p.page = p.page[:0]
-	switch {
-	case !p.four.over:
-		p.ended = p.four.next(p.r.entries4)
-	case !p.six.over:
-		p.ended = p.six.next(p.r.entries6)
-	default:
-		p.ended = io.EOF
+	p.ended = p.fill()
+	if p.ended == io.EOF && len(p.page) > 0 {
+		return p.page, nil
 	}
 	return p.page, p.ended
+}
+
+// fill reads blocks until there are enough entries.
+func (p *ConnectionPages) fill() (err error) {
+	if p.blocks == nil {
+		if p.blocks, err = p.r.d.newBlockReader(); err != nil {
+			return err
+		}
+	}
+	taken, spare, err := p.blocks.ranges()
+	if err != nil {
+		return err
+	}
+	for ; p.next < taken+spare; p.next++ {
+		if len(p.page) >= pageEntries {
+			return nil
+		}
+		number := p.next
+		if number >= taken {
+			number += spareFirst - taken
+		}
+		b, err := p.blocks.read(number)
+		if err != nil {
+			return err
+		}
+		if b == nil {
+			continue
+		}
+		if err := p.r.block(b); err != nil {
+			return err
+		}
+	}
+	return io.EOF
 }

@@ -78,7 +78,7 @@ func TestPass(t *testing.T) {
 			}
 		})
 	}
-	if n := r.entries(r.maps.Conns4); n != 0 {
+	if n := r.tableEntries(0); n != 0 {
 		t.Errorf("%d connections came of it", n)
 	}
 }

@@ -25,8 +25,9 @@ import (
 // tables, which BTF tells: how one hands over to the next (bpf/upgrade.h). It
 // counts up when that changes. Since 2 struct load also has the number of unproven entries:
 // an earlier build would not keep it, and take its servers for overloaded. And tables of one
-// element are variables.
-const ABI = 2
+// element are variables. Since 3 connections are in blocks: an earlier build would begin with
+// an empty table.
+const ABI = 3
 
 // firstABI is that of the first builds that hand over.
 const firstABI = 1

@@ -6,15 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"imbang/internal/bpfobj"
 	"imbang/internal/bpfobj/lbtest"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
 
-// An element of the connection table is used again at once: the next connection
-// that the CPU opens which removed the last. In each of these tests an operation
-// on CPU A has found the first client's connection and is stopped; CPU B removes
-// that connection, and a stranger's gets its element; then A goes on.
+// A line of the connection table is used again at once: by the next connection that the CPU
+// opens which has its block. In each of these tests an operation on CPU A has found the first
+// client's connection and is stopped; CPU B removes that connection, and a stranger's gets its
+// line; then A continues.
 
 const stranger = "10.10.0.99:9999"
 
@@ -24,6 +25,7 @@ type recyclable struct {
 	*interleaved
 	service model.Service
 	victim  model.Server // the first client's
+	former  entry        // the first client's
 }
 
 func newRecyclable(t *testing.T) *recyclable {
@@ -31,8 +33,9 @@ func newRecyclable(t *testing.T) *recyclable {
 	r := &recyclable{interleaved: newInterleaved(t), service: tcpService(vip, "rr")}
 	r.turn("expire_nodest_conn=1")
 	r.addService(r.service, 1, 1)
-	server := r.establish(client1, vip)
+	server := r.establishOn(cpuB, client1, vip)
 	r.victim = model.Server{Addr: server.Addr(), Port: server.Port(), Weight: 1}
+	r.former = r.conn(testenv.TCP(client1, vip, "A"))
 	return r
 }
 
@@ -41,11 +44,20 @@ func newRecyclable(t *testing.T) *recyclable {
 func (r *recyclable) recycle() {
 	r.Helper()
 	r.onCPU(cpuB, func() error { return r.DeleteServer(r.service.Key, r.victim.AddrPort()) })
-	if n := r.entries(r.maps.Conns4); n != 0 {
-		r.Fatalf("%d connections, when their server was deleted", n)
+	r.openStranger("their server was deleted")
+}
+
+// openStranger opens the stranger's connection in the first client's line.
+func (r *recyclable) openStranger(after string) {
+	r.Helper()
+	if n := r.conns(); n != 0 {
+		r.Fatalf("%d connections, when %s", n, after)
 	}
 	if got := r.fromClientOn(cpuB, testenv.TCP(stranger, vip, "S")); got.verdict != redirect {
 		r.Fatalf("the stranger's SYN: %s", got.verdict)
+	}
+	if at := r.conn(testenv.TCP(stranger, vip, "S")).Index; at != r.former.Index {
+		r.Fatalf("the stranger's connection has line %d, not %d, which was the first client's", at, r.former.Index)
 	}
 }
 
@@ -97,7 +109,7 @@ func TestRaceKillOfRecycled(t *testing.T) {
 // changes, and the old server's counts.
 func TestRaceStateOfRecycled(t *testing.T) {
 	r := newRecyclable(t)
-	a, _ := r.stopPacket(lbtest.LbHookPointPOINT_CONN_MOVE, testenv.TCP(client1, vip, "R"))
+	a, _ := r.stopPacket(lbtest.LbHookPointPOINT_CONN_MOVE, testenv.TCP(client1, vip, "R").Options(1)) // past the fast path
 	r.recycle()
 	r.establishStranger()
 	a.finish()
@@ -118,6 +130,33 @@ func TestRaceFastStateOfRecycled(t *testing.T) {
 	r.wantOver()
 }
 
+// A sets a flag by a reply to the first client, which is proven by it.
+func TestRaceMarkOfRecycled(t *testing.T) {
+	r := newRecyclable(t)
+	a := r.stop(lbtest.LbHookPointPOINT_CONN_MARK, func() error {
+		// To the whole path, by an option that the fast one leaves.
+		_, err := r.serverRun(testenv.TCP(r.victim.AddrPort().String(), client1, "A").Options(1))
+		return err
+	})
+	r.recycle()
+	r.establishStranger()
+	want := r.conn(testenv.TCP(stranger, vip, "S"))
+	a.finish()
+	r.wantSame("after A's flag", want)
+	r.wantSound("after A's flag")
+	r.wantOver()
+}
+
+// wantSame checks that the stranger's entry is as it was. in_packets may count a packet of the first
+// client's (bpf/conn_entry.h, rule 1a).
+func (r *recyclable) wantSame(when string, want entry) {
+	r.Helper()
+	got := r.conn(testenv.TCP(stranger, vip, "S"))
+	if got.InPackets = want.InPackets; got != want {
+		r.Errorf("%s: the stranger's entry is %+v, it was %+v", when, got, want)
+	}
+}
+
 // A writes when the connection expires: the stranger's lives as long as the first
 // client's would.
 func TestRaceExpiryOfRecycled(t *testing.T) {
@@ -131,11 +170,39 @@ func TestRaceExpiryOfRecycled(t *testing.T) {
 	r.wantOver()
 }
 
+// Likewise, and the stranger's connection ends at the very time at which the first
+// client's did: the incarnation tells them apart.
+func TestRaceExpiryOfSameTime(t *testing.T) {
+	for name, at := range map[string]lbtest.LbHookPoint{"fast path": lbtest.LbHookPointPOINT_CONN_COUNT, "whole path": lbtest.LbHookPointPOINT_CONN_EXTEND} {
+		t.Run(name, func(t *testing.T) {
+			r := newRecyclable(t)
+			r.advance(time.Second)
+			packet := testenv.TCP(client1, vip, "A")
+			if at == lbtest.LbHookPointPOINT_CONN_EXTEND {
+				packet = packet.Options(1) // which the fast path leaves
+			}
+			a, _ := r.stopPacket(at, packet)
+			r.advance(-time.Second) // the clock of CPU B is behind
+			r.recycle()
+			r.establishStranger()
+			want := r.conn(testenv.TCP(stranger, vip, "S"))
+			if a, b := r.former.Expires, want.Expires; a>>16 != b>>16 || a == b {
+				t.Fatalf("the first client's connection ended at %#x, the stranger's at %#x: want the same time, and another incarnation", a, b)
+			}
+			a.finish()
+			r.wantSame("after A's write", want)
+			r.wantSound("after A's write")
+			r.wantOver()
+		})
+	}
+}
+
 // Likewise on the whole path, by a packet after which little time is left: the
 // stranger's connection ends early.
 func TestRaceEarlyEndOfRecycled(t *testing.T) {
 	r := newRecyclable(t)
-	a, _ := r.stopPacket(lbtest.LbHookPointPOINT_CONN_EXTEND, testenv.TCP(client1, vip, "R"))
+	r.timeouts(20*time.Second, bpfobj.LbConnStateTCP_ESTABLISHED)
+	a, _ := r.stopPacket(lbtest.LbHookPointPOINT_CONN_EXTEND, testenv.TCP(client1, vip, "A").Options(1)) // past the fast path
 	r.recycle()
 	a.finish()
 	r.wantSound("after A's write")
@@ -143,14 +210,41 @@ func TestRaceEarlyEndOfRecycled(t *testing.T) {
 	r.wantOver()
 }
 
-// A writes another timer entry: the stranger's connection leaves its own, and
-// never expires.
-func TestRaceTimerOfRecycled(t *testing.T) {
+// The sweep of CPU A has found that the first client's connection is over, and is about to end
+// it. That of CPU B ends it, and the stranger's gets its line.
+func TestRaceSweepOfRecycled(t *testing.T) {
 	r := newRecyclable(t)
-	a, _ := r.stopPacket(lbtest.LbHookPointPOINT_CONN_TICK, testenv.TCP(client1, vip, "R"))
-	r.recycle()
+	r.fromClientOn(cpuB, testenv.TCP(client1, vip, "R"))
+	r.advance(11 * time.Second) // CLOSE lasts 10 s
+	a := r.stop(lbtest.LbHookPointPOINT_CONN_DUE, r.sweepRun)
+	r.sweepTable()
+	r.openStranger("their time was over")
+	want := r.conn(testenv.TCP(stranger, vip, "S"))
 	a.finish()
-	r.wantSound("after A's write")
-	r.wantStranger("SYN_RECV", time.Minute)
+	r.wantSame("after the sweep", want)
+	r.wantSound("after the sweep")
+	r.wantOver()
+}
+
+// Likewise, and a packet of the first client's ends the connection, and opens the next one of
+// the same flow in its line.
+func TestRaceSweepOfSuccessor(t *testing.T) {
+	r := newRecyclable(t)
+	r.fromClientOn(cpuB, testenv.TCP(client1, vip, "R"))
+	r.advance(11 * time.Second)
+	a := r.stop(lbtest.LbHookPointPOINT_CONN_DUE, r.sweepRun)
+	syn := testenv.TCP(client1, vip, "S")
+	if got := r.fromClientOn(cpuB, syn); got.verdict != redirect {
+		t.Fatalf("the SYN: %s", got.verdict)
+	}
+	want := r.conn(syn)
+	if want.Index != r.former.Index || want.Expires == r.former.Expires {
+		t.Fatalf("the next connection is %+v, the former one was %+v: want another in its line", want, r.former)
+	}
+	a.finish()
+	if got := r.conn(syn); got != want {
+		t.Errorf("after the sweep the next connection is %+v, it was %+v", got, want)
+	}
+	r.wantSound("after the sweep")
 	r.wantOver()
 }

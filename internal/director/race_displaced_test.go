@@ -4,62 +4,117 @@ package director
 
 import (
 	"fmt"
+	"math/bits"
 	"testing"
 	"time"
 
+	"imbang/internal/bpfobj"
 	"imbang/internal/bpfobj/lbtest"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
 
-// A connection in a full table displaces an unproven one and gets its timer entry, which then
-// has the new flow. The wheel may come to that entry before, between and afterwards.
+// A connection in a full table displaces an unproven one, whose line it takes. Sweeps and other
+// packets may come before, between and afterwards.
 
-const crowdedRoom = 64
+// crowdedSizes are those of a table that is soon full.
+var crowdedSizes = Sizes{Services: 16, Servers: 16, Connections: 64}
 
-// newCrowded has a table full of connections that one datagram opened each.
-func newCrowded(t *testing.T) *interleaved {
-	x := newInterleavedSized(t, Sizes{Services: 16, Servers: 16, Connections: crowdedRoom})
+// crowdedClient is the i-th client of a table that is full.
+func crowdedClient(i int) string { return fmt.Sprintf("10.10.9.%d:%d", i, 2000) }
+
+// newCrowded has a table full of connections that one datagram opened each, and says how many.
+func newCrowded(t *testing.T) (x *interleaved, room int) {
+	x = newInterleavedSized(t, crowdedSizes)
 	x.addService(service(model.UDP, vip, "rr"), 1)
-	for i := range crowdedRoom {
-		x.fromClientOn(cpuB, testenv.UDP(fmt.Sprintf("10.10.9.%d:%d", i, 2000), vip, "x"))
-	}
-	x.advance(WheelTick)
-	x.turnWheel() // which learns of the crowd
-	return x
+	return x, x.crowd(func(i int) testenv.Packet { return testenv.UDP(crowdedClient(i), vip, "x") })
 }
 
-// settle lets the displacing packet go on, and all be over.
-func (x *interleaved) settle(s *stopped, when string) {
+// crowd opens as many connections as there is room for, on CPU B.
+func (x *interleaved) crowd(packet func(i int) testenv.Packet) (room int) {
+	x.Helper()
+	for ; x.freeLines(model.IPv4) > 0; room++ {
+		if got := x.fromClientOn(cpuB, packet(room)); got.verdict != redirect {
+			x.Fatalf("connection %d: %s, and %d lines are free", room, got.verdict, x.freeLines(model.IPv4))
+		}
+	}
+	if n := x.conns(); n != room || n < int(crowdedSizes.Connections) {
+		x.Fatalf("%d entries in a full table after %d connections, want %d at least", n, room, crowdedSizes.Connections)
+	}
+	x.advance(VirtualTick)
+	x.sweepTable() // which learns of the crowd
+	return room
+}
+
+// freeLines is how many more entries of a family the connection table has room for: in its blocks,
+// and in those that it may still take.
+func (r *rig) freeLines(f model.Family) (n int) {
+	r.Helper()
+	p, table, err := r.blocks()
+	r.must(err)
+	kind, lines := bpfobj.LbBlockKindBLOCK_ENTRIES4, blockEntries
+	if f == model.IPv6 {
+		kind, lines = bpfobj.LbBlockKindBLOCK_ENTRIES6, blockEntries/2
+	}
+	n = max(0, int(p.Bound)-int(table.Taken+table.Spare)) * lines
+	for _, b := range r.allBlocks() {
+		if b.kind() == kind {
+			n += bits.OnesCount64(b.free() &^ unowned)
+		}
+	}
+	return n
+}
+
+// settle lets the displacing packet continue, and all be over.
+func (x *interleaved) settle(s *stopped, when string, room int) {
 	x.Helper()
 	s.finish()
 	if n := x.displaced(); n == 0 {
 		x.Errorf("%s: nothing was displaced", when)
 	}
 	x.wantSound(when)
-	if n := x.entries(x.maps.Conns4); n != crowdedRoom {
-		x.Errorf("%s: %d connections, want %d", when, n, crowdedRoom)
+	if n := x.conns(); n != room {
+		x.Errorf("%s: %d connections, want %d", when, n, room)
 	}
 	x.wantOver()
 }
 
-// It has chosen the connection that ends; the wheel comes to all of them, and keeps them.
-func TestRaceDisplacedWhileWheelComes(t *testing.T) {
-	x := newCrowded(t)
-	a, _ := x.stopPacket(lbtest.LbHookPointPOINT_CONN_KILL, testenv.UDP(client1, vip, "x"))
+// It has chosen the connection that ends; the sweep comes to all of them, and keeps them.
+func TestRaceDisplacedWhileSweepComes(t *testing.T) {
+	x, room := newCrowded(t)
+	a, got := x.stopPacket(lbtest.LbHookPointPOINT_CONN_KILL, testenv.UDP(client1, vip, "x"))
 	x.advance(33 * time.Second)
-	x.turnWheel()
-	x.settle(a, "the wheel came before the end")
+	x.sweepTable()
+	x.settle(a, "the sweep came before the end", room)
+	if got.verdict != redirect {
+		t.Errorf("the packet: %s", got.verdict)
+	}
+}
+
+// Likewise, and the sweep ends all of them: none is ended twice.
+func TestRaceDisplacedWhileSwept(t *testing.T) {
+	x, _ := newCrowded(t)
+	a, _ := x.stopPacket(lbtest.LbHookPointPOINT_CONN_KILL, testenv.UDP(client1, vip, "x"))
+	x.advance(6 * time.Minute) // UDP lasts 5
+	x.sweepTable()
+	a.finish()
+	if n := x.displaced(); n != 0 {
+		t.Errorf("%d connections were displaced that had ended", n)
+	}
+	x.wantSound("all had ended")
+	if got := x.fromClientOn(cpuA, testenv.UDP(client1, vip, "x")); got.verdict != redirect {
+		t.Errorf("the packet again: %s, with %d lines free", got.verdict, x.freeLines(model.IPv4))
+	}
+	x.wantOver()
 }
 
 // Likewise, and the connection is answered twice meanwhile: it is not the one that ends.
 func TestRaceDisplacedWhileProven(t *testing.T) {
-	x := newCrowded(t)
+	x, room := newCrowded(t)
 	a, _ := x.stopPacket(lbtest.LbHookPointPOINT_CONN_KILL, testenv.UDP(client1, vip, "x"))
-	for i := range crowdedRoom {
-		client := fmt.Sprintf("10.10.9.%d:%d", i, 2000)
-		x.fromClientOn(cpuB, testenv.UDP(client, vip, "x"))
-		x.fromServerOn(cpuB, testenv.UDP(server0, client, "x"))
+	for i := range room {
+		x.fromClientOn(cpuB, testenv.UDP(crowdedClient(i), vip, "x"))
+		x.fromServerOn(cpuB, testenv.UDP(server0, crowdedClient(i), "x"))
 	}
 	a.finish()
 	if n := x.displaced(); n != 0 {
@@ -69,33 +124,44 @@ func TestRaceDisplacedWhileProven(t *testing.T) {
 	x.wantOver()
 }
 
-// It has the timer entry, and the wheel takes it away before the new connection is in the
-// table.
-func TestRaceDisplacedTimerTaken(t *testing.T) {
-	x := newCrowded(t)
+// It has ended one, and another CPU's packet takes the line before the new connection is in the
+// table: it ends another.
+func TestRaceDisplacedRoomTaken(t *testing.T) {
+	x, room := newCrowded(t)
 	// The first arrival finds no room.
-	a := x.stopTimes(lbtest.LbHookPointPOINT_CONN_INSERT, 2, func() error {
-		_, err := x.clientRun(testenv.UDP(client1, vip, "x"))
+	var got result
+	a := x.stopTimes(lbtest.LbHookPointPOINT_CONN_INSERT, 2, func() (err error) {
+		got, err = x.clientRun(testenv.UDP(client1, vip, "x"))
 		return err
 	})
 	a.hook.Release(1)
 	x.must(a.hook.Await(2))
-	x.advance(33 * time.Second)
-	x.turnWheel()
-	x.settle(a, "the wheel came before the insertion")
+	if n := x.displaced(); n != 1 {
+		t.Errorf("%d connections were displaced by the first attempt", n)
+	}
+	if v := x.fromClientOn(cpuB, testenv.UDP(stranger, vip, "x")); v.verdict != redirect {
+		t.Errorf("the other packet: %s", v.verdict)
+	}
+	if n := x.displaced(); n != 1 {
+		t.Errorf("%d connections were displaced, though there was room for one more", n)
+	}
+	x.settle(a, "another packet took the room", room)
+	if got.verdict != redirect {
+		t.Errorf("the packet: %s", got.verdict)
+	}
 }
 
 // Two CPUs displace at once: each ends another one.
 func TestRaceDisplacedByTwo(t *testing.T) {
-	x := newCrowded(t)
+	x, room := newCrowded(t)
 	a, _ := x.stopPacket(lbtest.LbHookPointPOINT_CONN_KILL, testenv.UDP(client1, vip, "x"))
-	for i := range crowdedRoom {
+	for i := range room {
 		x.fromClientOn(cpuB, testenv.UDP(fmt.Sprintf("10.10.8.%d:%d", i, 2000), vip, "x"))
 	}
 	a.finish()
 	x.wantSound("two at once")
-	if n := x.entries(x.maps.Conns4); n > crowdedRoom {
-		t.Errorf("%d connections, there is room for %d", n, crowdedRoom)
+	if n := x.conns(); n > room {
+		t.Errorf("%d connections, there is room for %d", n, room)
 	}
 	x.wantOver()
 }

@@ -27,7 +27,7 @@ func TestRaceReverseEntryRecycled(t *testing.T) {
 		return err
 	})
 	x.advance(16 * time.Minute)
-	x.turnWheel() // the client's connection ends
+	x.sweepTable() // the client's connection ends
 	for _, p := range []testenv.Packet{testenv.TCP(stranger, otherVIP, "S"), testenv.TCP(stranger, otherVIP, "A")} {
 		x.fromClientOn(cpuB, p)
 	}

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"imbang/internal/bpfobj"
 	"imbang/internal/bpfobj/lbtest"
 	"imbang/internal/model"
@@ -24,26 +22,114 @@ func (x *interleaved) persistent() model.Service {
 }
 
 // A connection is about to hold its client's template, which expires meanwhile; a
-// stranger's template gets the element, and counts a connection that it never had:
+// stranger's template gets its line, and counts a connection that it never had:
 // it never expires.
 func TestRaceTemplateHoldOfRecycled(t *testing.T) {
 	x := newInterleaved(t)
 	x.persistent()
 	x.fromClientOn(cpuB, testenv.TCP(client1, vip, "S"))
 	x.fromClientOn(cpuB, testenv.TCP(client1, vip, "R"))
+	index := x.template().Index
 	a, _ := x.stopPacket(lbtest.LbHookPointPOINT_TEMPLATE_HOLD, testenv.TCP("10.10.0.2:4321", vip, "S"))
 	x.pass(4 * time.Minute)
-	if n := x.entries(x.maps.Conns4); n != 0 {
+	if n := x.conns(); n != 0 {
 		x.Fatalf("%d connections and templates, when all have expired", n)
 	}
 	x.fromClientOn(cpuB, testenv.TCP(stranger, vip, "S"))
+	if at := x.template().Index; at != index {
+		x.Fatalf("the stranger's template has line %d, not %d, which was the client's", at, index)
+	}
 	a.finish()
 	x.wantControlled("after the hold")
+	x.wantSound("after the hold")
 	x.wantOver()
 }
 
+// idleTemplate leaves a template that controls nothing any more, and is over in half a minute.
+func (x *interleaved) idleTemplate() {
+	x.Helper()
+	x.persistent()
+	x.establishOn(cpuB, client1, vip)
+	x.fromClientOn(cpuB, testenv.TCP(client1, vip, "R"))
+	x.pass(30 * time.Second)                                // CLOSE lasts 10 s
+	if n := x.conns(); n != 1 || x.template().Fwmark != 0 { // "controlled" lies in the same place
+		x.Fatalf("%d entries, want a template that controls nothing", n)
+	}
+}
+
+// A connection is about to hold its client's template, whose time is over before it does so. No
+// sweep has come by: the template ends, and a new one is made.
+func TestRaceTemplateHoldOfLapsed(t *testing.T) {
+	x := newInterleaved(t)
+	x.idleTemplate()
+	former := x.template()
+	a, got := x.stopPacket(lbtest.LbHookPointPOINT_TEMPLATE_HOLD, testenv.TCP("10.10.0.2:4321", vip, "S"))
+	x.advance(time.Minute)
+	a.finish()
+	if got.verdict != redirect {
+		t.Errorf("the SYN: %s", got.verdict)
+	}
+	if now := x.template(); now.Expires == former.Expires || now.Fwmark != 1 {
+		t.Errorf("the template is %+v, it was %+v when its time was over: want a new one with one connection", now, former)
+	}
+	if n := x.conns(); n != 2 {
+		t.Errorf("%d entries, want a template and its connection", n)
+	}
+	x.wantControlled("after the hold")
+	x.wantSound("after the hold")
+	x.wantOver()
+}
+
+// A packet is about to end its client's template, whose time is over. Another CPU's packet, or the
+// sweep, ends that before.
+func TestRaceTemplateLapsedByTwo(t *testing.T) {
+	for name, meanwhile := range map[string]func(*interleaved) int{
+		"packet": func(x *interleaved) int {
+			if got := x.fromClientOn(cpuB, testenv.TCP("10.10.0.2:4322", vip, "S")); got.verdict != redirect {
+				x.Errorf("the other SYN: %s", got.verdict)
+			}
+			return 3
+		},
+		"sweep": func(x *interleaved) int { x.sweepTable(); return 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newInterleaved(t)
+			x.idleTemplate()
+			x.advance(time.Minute)
+			a, got := x.stopPacket(lbtest.LbHookPointPOINT_CONN_DUE, testenv.TCP("10.10.0.2:4321", vip, "S"))
+			want := meanwhile(x)
+			a.finish()
+			if got.verdict != redirect {
+				t.Errorf("the SYN: %s", got.verdict)
+			}
+			if n := x.conns(); n != want {
+				t.Errorf("%d entries, want %d: a template, and its connections", n, want)
+			}
+			x.wantControlled("after the end")
+			x.wantSound("after the end")
+			x.wantOver()
+		})
+	}
+}
+
+// template is the one template of the table.
+func (x *interleaved) template() (t entry) {
+	x.Helper()
+	n := 0
+	for _, e := range x.allEntries() {
+		if e.Flow.Template != 0 {
+			t = e
+			n++
+		}
+	}
+	if n != 1 {
+		x.Fatalf("%d templates, want one", n)
+	}
+	return t
+}
+
 // A connection ends and is about to let its template go, which is set aside
-// meanwhile, as its server was deleted. What is set aside has the same element, and
+// meanwhile, as its server was deleted. What is set aside
 // does not keep counting that connection.
 func TestRaceTemplateSetAside(t *testing.T) {
 	x := newInterleaved(t)
@@ -51,10 +137,7 @@ func TestRaceTemplateSetAside(t *testing.T) {
 	to := x.establish(client1, vip)
 	x.fromClientOn(cpuB, testenv.TCP(client1, vip, "R"))
 	x.advance(11 * time.Second)
-	a := x.stop(lbtest.LbHookPointPOINT_CONN_HOLD, func() error {
-		_, err := x.wheel.Run(&ebpf.RunOptions{Data: make([]byte, 14)})
-		return err
-	})
+	a := x.stop(lbtest.LbHookPointPOINT_CONN_HOLD, x.sweepRun)
 	x.onCPU(cpuB, func() error { return x.DeleteServer(s.Key, to) })
 	x.fromClientOn(cpuB, testenv.TCP("10.10.0.2:4321", vip, "S"))
 	a.finish()
@@ -72,7 +155,7 @@ func TestRaceTemplateReleasedWhileSetAside(t *testing.T) {
 	x.onCPU(cpuB, func() error { return x.DeleteServer(s.Key, to) })
 	a, _ := x.stopPacket(lbtest.LbHookPointPOINT_TEMPLATE_INVALIDATE, testenv.TCP("10.10.0.2:4321", vip, "S"))
 	x.advance(11 * time.Second)
-	x.turnWheel()
+	x.sweepTable()
 	a.finish()
 	x.wantControlled("after the template was set aside")
 	x.wantOver()
@@ -102,21 +185,17 @@ func TestRaceTemplateOpenedTwice(t *testing.T) {
 // here there is one client network for each.
 func (x *interleaved) wantControlled(when string) {
 	x.Helper()
-	var key bpfobj.LbFlow4
-	var conn bpfobj.LbConn4
-	templates, conns := map[uint32]uint32{}, map[uint32]uint32{}
-	it := x.maps.Conns4.Iterate()
-	for it.Next(&key, &conn) {
-		if key.Template != 0 {
-			templates[key.Src] += conn.Fwmark // "controlled" lies in the same place
+	templates, conns := map[bpfobj.LbAddress]uint32{}, map[bpfobj.LbAddress]uint32{}
+	for _, e := range x.allEntries() {
+		if e.Flow.Template != 0 {
+			templates[e.Flow.Src] += e.Fwmark // "controlled" lies in the same place
 		} else {
-			conns[key.Src]++
+			conns[e.Flow.Src]++
 		}
 	}
-	x.must(it.Err())
 	for client, n := range templates {
 		if n != conns[client] {
-			x.Errorf("%s: templates of %s count %d connections; there are %d", when, addrOf4(client), n, conns[client])
+			x.Errorf("%s: templates of %s count %d connections; there are %d", when, fromAddress(client), n, conns[client])
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,18 +20,19 @@ import (
 	"imbang/internal/testenv"
 )
 
-// The kernel refuses updates and deletes of the data plane's maps (bpf/element.h).
-// Whatever it refuses, the flow can be opened again within the time that the wheel needs
-// to come by, nothing is left behind, and counts are right.
+// The kernel refuses updates and deletes of the data plane's maps (bpf/element.h). Entries of the
+// connection table are none of these, but an entry stays in it, dead, until all that belongs to it
+// is removed. Whatever is refused, the flow can be opened again when the sweep or a packet of it has
+// come by, nothing is left behind, and counts are right.
 
 // refusedErrors are the errors by which kernels do that.
 var refusedErrors = []unix.Errno{unix.EBUSY, unix.EDEADLK, unix.ETIMEDOUT, unix.ENOMEM}
 
 // lifetime is that of each connection and template here, and comeBy the time in which the
-// wheel comes to what was left to it.
+// sweep comes to what was left to it.
 const (
 	lifetime = 10 * time.Second
-	comeBy   = 3 * WheelTickLength
+	comeBy   = 3 * TickLength
 )
 
 // refusedStory is a connection with something in other tables.
@@ -41,6 +43,8 @@ type refusedStory struct {
 	// How often changes of a kind of map are made when it is opened and when it ends, at
 	// least.
 	maps map[lbtest.LbFaultMap]int
+	// What is refused is of its template, which ends a minute after its connection.
+	lingers bool
 }
 
 // refusedWorld is a director in virtual time, with services for all stories.
@@ -55,26 +59,26 @@ func refusedWorld(t *testing.T) (*interleaved, []refusedStory) {
 	for _, f := range families {
 		x.serve(service(model.TCP, at(f.vip(1), 80), "rr"), f.real(0, 8080))
 		x.serve(service(model.TCP, at(f.vip(2), 80), "rr"), f.real(0, 8080))
+		// The first service has the replies of its server without an entry; those of others are listed.
 		sticky := persistent(service(model.TCP, at(f.vip(3), 80), "rr"))
 		sticky.Timeout = lifetime
-		x.serve(sticky, f.real(3, 8080))
-		conns, reverse := lbtest.LbFaultMapFAULT_conns4, lbtest.LbFaultMapFAULT_reverse4
+		x.serve(sticky, f.real(0, 8080))
+		reverse := lbtest.LbFaultMapFAULT_reverse4
 		if f.number == model.IPv6 {
-			conns, reverse = lbtest.LbFaultMapFAULT_conns6, lbtest.LbFaultMapFAULT_reverse6
+			reverse = lbtest.LbFaultMapFAULT_reverse6
 		}
 		type of = map[lbtest.LbFaultMap]int
 		client := at(f.client, 1234)
 		all = append(all,
-			refusedStory{f.name + " connection", testenv.TCP(client, at(f.vip(1), 80), "S"), false, of{conns: 1}},
-			refusedStory{f.name + " with an entry for replies", testenv.TCP(client, at(f.vip(2), 80), "S"), false, of{conns: 1, reverse: 1}},
-			refusedStory{f.name + " with a template", testenv.TCP(client, at(f.vip(3), 80), "S"), false, of{conns: 2}},
+			refusedStory{f.name + " with an entry for replies", testenv.TCP(client, at(f.vip(2), 80), "S"), false, of{reverse: 1}, false},
+			refusedStory{f.name + " with a template", testenv.TCP(client, at(f.vip(3), 80), "S"), false, of{reverse: 1}, false},
 			refusedStory{f.name + " hairpin", testenv.TCP(at(f.server(20), 40000), at(f.vip(1), 80), "S"), true,
-				of{conns: 1, reverse: 1, lbtest.LbFaultMapFAULT_hairpins: 1}},
+				of{reverse: 1, lbtest.LbFaultMapFAULT_hairpins: 1}, false},
 		)
 	}
 	return x, append(all, refusedStory{"call", testenv.UDP(sipClient(1), sipVIP, invite("a@h")), false, map[lbtest.LbFaultMap]int{
-		lbtest.LbFaultMapFAULT_conns4: 2, lbtest.LbFaultMapFAULT_calls: 1, lbtest.LbFaultMapFAULT_callNumbers: 1,
-	}})
+		lbtest.LbFaultMapFAULT_calls: 1, lbtest.LbFaultMapFAULT_callNumbers: 1,
+	}, true})
 }
 
 // begins sends the packet of a story, and says what became of it.
@@ -86,15 +90,24 @@ func (x *interleaved) begins(s refusedStory) verdict {
 	return x.fromClientOn(cpuB, s.packet).verdict
 }
 
-// wait lets some virtual time pass, and the wheel come by once.
+// ends lets the time of a story's entries be over, and the sweep come by.
+func (x *interleaved) ends(s refusedStory) {
+	x.Helper()
+	x.wait(lifetime + time.Second)
+	if s.lingers {
+		x.wait(time.Minute + time.Second)
+	}
+}
+
+// wait lets some virtual time pass, and the sweep come by once.
 func (x *interleaved) wait(d time.Duration) {
 	x.Helper()
 	x.advance(d)
-	x.turnWheel()
+	x.sweepTable()
 }
 
 // wantAudited checks that an audit finds nothing. Virtual time runs ahead of the clock that
-// the auditor reads, by which the wheel's stands still.
+// the auditor reads, by which the table's stands still.
 func (x *interleaved) wantAudited(when string) {
 	x.Helper()
 	report, err := x.Audit(context.Background(), AuditOptions{Interval: time.Millisecond})
@@ -107,7 +120,7 @@ func (x *interleaved) wantAudited(when string) {
 }
 
 // wantNothingLeft checks that no map has anything of a connection, no server counts one,
-// and no timer entry is in use.
+// and all lines are free.
 func (x *interleaved) wantNothingLeft(when string) {
 	x.Helper()
 	for _, m := range []*ebpf.Map{x.maps.Reverse4, x.maps.Reverse6, x.maps.Hairpins, x.maps.Calls, x.maps.CallNumbers} {
@@ -116,15 +129,15 @@ func (x *interleaved) wantNothingLeft(when string) {
 		}
 	}
 	x.wantUncounted(when)
-	if free, taken := x.freeEntries(), x.takenEntries(); free != taken {
-		x.Errorf("%s: of %d timer entries that were taken %d are free again", when, taken, free)
+	if n := x.linesInUse(); n != 0 {
+		x.Errorf("%s: %d lines of the connection table are in use", when, n)
 	}
 }
 
 // wantUncounted checks that the connection table is empty, and no server counts anything.
 func (x *interleaved) wantUncounted(when string) {
 	x.Helper()
-	if four, six := x.entries(x.maps.Conns4), x.entries(x.maps.Conns6); four+six != 0 {
+	if four, six := x.conns(model.IPv4), x.conns(model.IPv6); four+six != 0 {
 		x.Errorf("%s: the connection table has %d entries of IPv4, %d of IPv6", when, four, six)
 	}
 	set, err := x.config()
@@ -165,8 +178,8 @@ func refusedCases(t *testing.T, remove bool, errnos []unix.Errno, test func(x *i
 	}
 }
 
-// A delete that is refused at the end of a connection is tried again by the wheel, once a
-// tick, until the kernel allows it.
+// A delete that is refused at the end of a connection is tried again by the sweep, each time it
+// comes by, until the kernel allows it.
 func TestRefusedDeletes(t *testing.T) {
 	for times, errnos := range map[int][]unix.Errno{1: refusedErrors, 3: refusedErrors[:1]} {
 		t.Run(fmt.Sprintf("%d times", times), func(t *testing.T) {
@@ -175,11 +188,11 @@ func TestRefusedDeletes(t *testing.T) {
 					x.Fatalf("the first packet: %s", v)
 				}
 				fault := refuse(times)
-				x.wait(lifetime + time.Second)
+				x.ends(s)
 				if fault.Hits() == 0 {
 					x.Fatal("nothing was refused")
 				}
-				x.wantAudited("left to the wheel")
+				x.wantLeft("left to the sweep", 1)
 				for try := 0; fault.Hits() < times; try++ {
 					if try == times {
 						x.Fatalf("%d of %d deletes were refused", fault.Hits(), times)
@@ -196,27 +209,82 @@ func TestRefusedDeletes(t *testing.T) {
 	}
 }
 
-// While a dead connection or template is left to the wheel, packets that would open its
-// successor are dropped: they are sent again. A call gets another number.
+// wantLeft checks that so many dead entries are left to the sweep, which servers still count; -1:
+// any number.
+func (x *interleaved) wantLeft(when string, n int) {
+	x.Helper()
+	left := slices.DeleteFunc(x.allEntries(), func(e entry) bool { return e.Flags&connDead == 0 })
+	for _, e := range left {
+		if e.Flags&connLeft != connLeft {
+			x.Errorf("%s: %s is dead, and was not left to the sweep", when, flowText(e.Flow))
+		}
+	}
+	if n >= 0 && len(left) != n {
+		x.Errorf("%s: %d dead entries, want %d", when, len(left), n)
+	}
+	x.wantAudited(when)
+}
+
+// While a delete of a dead connection or template is refused, packets that would open its
+// successor are dropped: they are sent again. A call gets another number. When the kernel allows
+// it, the packet itself removes the rest.
 func TestRefusedDeleteDropsPackets(t *testing.T) {
-	refusedCases(t, true, refusedErrors[:1], func(x *interleaved, s refusedStory, refuse func(int) lbtest.Fault) {
+	refusedCases(t, true, refusedErrors[:1], func(x *interleaved, s refusedStory, refuse func(times int) lbtest.Fault) {
 		if v := x.begins(s); v != redirect {
 			x.Fatalf("the first packet: %s", v)
 		}
-		fault := refuse(1)
-		x.wait(lifetime + time.Second)
-		if v := x.begins(s); v != drop && !(s.name == "call" && v == redirect) {
+		fault := refuse(1 << 20)
+		x.ends(s)
+		once := fault.Hits()
+		if once == 0 {
+			x.Fatal("nothing was refused")
+		}
+		v := x.begins(s)
+		if v != drop && !(s.name == "call" && v == redirect) {
 			x.Errorf("%s while something of the former connection is left, want drop", v)
 		}
-		if n := fault.Hits(); n != 1 {
-			x.Errorf("%d deletes were refused", n)
+		if n := fault.Hits(); v == drop && n == once {
+			x.Error("the packet did not try to remove the rest")
 		}
-		x.wait(comeBy)
+		x.wantLeft("left again", 1)
+		fault.End()
 		if v := x.begins(s); v != redirect {
 			x.Errorf("the next connection of its flow: %s", v)
 		}
-		x.wantAudited("open again")
+		if s.lingers { // of the former number only the sweep knows
+			x.wait(comeBy)
+		}
+		x.wantLeft("open again", 0)
 	})
+}
+
+// A connection that was left has let its template go: the packet that removes it does not so again.
+func TestRefusedDeleteReleasesOnce(t *testing.T) {
+	x := newListed(t)
+	x.persistent()
+	x.timeouts(lifetime, bpfobj.LbConnStateTCP_SYN_RECV)
+	syn := testenv.TCP(client1, vip, "S")
+	x.fromClientOn(cpuB, syn)
+	x.advance(lifetime / 2)
+	for _, another := range []string{"10.10.0.2:4321", "10.10.0.2:4322"} {
+		x.fromClientOn(cpuB, testenv.TCP(another, vip, "S"))
+	}
+	f := x.followHere(FollowRule{})
+	fault := x.Fail(lbtest.Change{Map: lbtest.LbFaultMapFAULT_reverse4, Delete: true}, unix.EBUSY, 0, 1)
+	x.wait(lifetime/2 + time.Second)
+	if fault.Hits() != 1 {
+		t.Fatalf("%d deletes were refused", fault.Hits())
+	}
+	x.wantLeft("left to the sweep", 1)
+	x.wantFollowed(f, "1234 close SYN_RECV")
+	if v := x.fromClientOn(cpuB, syn).verdict; v != redirect {
+		t.Errorf("the SYN again: %s", v)
+	}
+	x.wantFollowed(f, "1234 open SYN_RECV")
+	x.wantLeft("open again", 0)
+	x.wantControlled("open again")
+	x.wantSound("open again")
+	x.wantOver()
 }
 
 // An update that is refused when a connection is opened refuses the packet, and undoes
@@ -247,7 +315,7 @@ func TestRefusedUpdates(t *testing.T) {
 const hairpinTries = 64
 
 // What an update that is refused would undo cannot be removed either: that is left to the
-// wheel, too.
+// sweep, too.
 func TestRefusedUpdateAndDelete(t *testing.T) {
 	refusedCases(t, false, refusedErrors[:1], func(x *interleaved, s refusedStory, refuse func(int) lbtest.Fault) {
 		fault := refuse(hairpinTries)
@@ -259,7 +327,7 @@ func TestRefusedUpdateAndDelete(t *testing.T) {
 			x.Errorf("the packet: %s, want drop", v)
 		}
 		fault.End()
-		x.wantAudited("refused")
+		x.wantLeft("refused", -1)
 		for range s.maps {
 			x.wait(comeBy)
 		}
@@ -267,60 +335,61 @@ func TestRefusedUpdateAndDelete(t *testing.T) {
 			d.End()
 		}
 		x.wait(comeBy)
-		x.wantAudited("undone")
+		x.wantLeft("undone", 0)
 		if v := x.begins(s); v != redirect {
 			x.Errorf("the packet again: %s", v)
 		}
 	})
 }
 
-// A packet that ends its flow's earlier connection cannot remove it.
-func TestRefusedDeleteByPacket(t *testing.T) {
-	for _, errno := range refusedErrors {
-		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
-			x := newInterleaved(t)
-			x.turnWheel() // its clock has the time: an audit compares with it
-			x.addService(tcpService(vip, "rr"), 1)
-			x.establish(client1, vip)
-			x.fromClientOn(cpuB, testenv.TCP(client1, vip, "R"))
-			x.Fail(lbtest.Change{Map: lbtest.LbFaultMapFAULT_conns4, Delete: true}, errno, 0, 1)
-			syn := testenv.TCP(client1, vip, "S")
-			if v := x.fromClientOn(cpuB, syn).verdict; v != drop {
-				t.Errorf("the SYN: %s, want drop", v)
-			}
-			x.wantAudited("left to the wheel")
-			x.wait(comeBy)
-			if v := x.fromClientOn(cpuB, syn).verdict; v != redirect {
-				t.Errorf("the SYN again: %s", v)
-			}
-			x.wantSound("open again")
-			x.wantOver()
-		})
-	}
+// newListed is a rig with a service whose server's replies are listed, as another service has them.
+func newListed(t *testing.T) *interleaved {
+	t.Helper()
+	x := newInterleaved(t)
+	x.sweepTable() // the table's clock has the time: an audit compares with it
+	x.addService(tcpService(otherVIP, "rr"), 1, 1)
+	return x
 }
 
-// Likewise, and no timer entry is free: the wheel comes when the connection's own is due.
-func TestRefusedDeleteWithoutTimerEntry(t *testing.T) {
-	x := newInterleaved(t)
-	x.addService(tcpService(vip, "rr"), 1)
-	x.establish(client1, vip)
-	x.fromClientOn(cpuB, testenv.TCP(client1, vip, "R"))
-	for i := range uint32(freeLists) {
-		x.must(x.maps.FreeLists.Put(i, &bpfobj.LbFreeTimerEntries{Fresh: x.maps.TimerEntries4.MaxEntries() * entryPair}))
-	}
-	x.Fail(lbtest.Change{Map: lbtest.LbFaultMapFAULT_conns4, Delete: true}, unix.EBUSY, 0, 1)
-	if v := x.fromClientOn(cpuB, testenv.TCP(client1, vip, "S")).verdict; v != drop {
-		t.Errorf("the SYN: %s, want drop", v)
-	}
-	if n := x.entries(x.maps.Conns4); n != 1 {
-		t.Fatalf("%d connections, want the one that was left", n)
-	}
-	x.pass(40 * time.Second)
-	if n := x.entries(x.maps.Conns4); n != 0 {
-		t.Errorf("%d connections after all timer entries were due", n)
-	}
-	if active, inactive := x.counts(tcpService(vip, "rr").Key, serverAddr(0)); active != 0 || inactive != 0 {
-		t.Errorf("the server counts %d active and %d inactive connections", active, inactive)
+// A packet that ends its flow's earlier connection cannot remove it. If it is refused once, it
+// tries again, and opens its own connection. Else the sweep removes the earlier one.
+func TestRefusedDeleteByPacket(t *testing.T) {
+	for _, errno := range refusedErrors {
+		for _, times := range []int{1, 1 << 20} {
+			t.Run(fmt.Sprintf("%s, %d times", unix.ErrnoName(errno), times), func(t *testing.T) {
+				x := newListed(t)
+				x.addService(tcpService(vip, "rr"), 1)
+				x.establish(client1, vip)
+				x.fromClientOn(cpuB, testenv.TCP(client1, vip, "R"))
+				fault := x.Fail(lbtest.Change{Map: lbtest.LbFaultMapFAULT_reverse4, Delete: true}, errno, 0, times)
+				syn := testenv.TCP(client1, vip, "S")
+				v := x.fromClientOn(cpuB, syn).verdict
+				if fault.Hits() == 0 {
+					t.Error("nothing was refused")
+				}
+				if times == 1 {
+					if v != redirect {
+						t.Errorf("the SYN: %s, though its second attempt was allowed", v)
+					}
+				} else {
+					if v != drop {
+						t.Errorf("the SYN: %s, want drop", v)
+					}
+					x.wantLeft("left to the sweep", 1)
+					fault.End()
+					x.wait(comeBy)
+					if n := x.conns(); n != 0 {
+						t.Errorf("%d connections after the sweep", n)
+					}
+					if v := x.fromClientOn(cpuB, syn).verdict; v != redirect {
+						t.Errorf("the SYN again: %s", v)
+					}
+				}
+				x.wantLeft("open again", 0)
+				x.wantSound("open again")
+				x.wantOver()
+			})
+		}
 	}
 }
 
@@ -329,17 +398,19 @@ func TestRefusedDeleteWithoutTimerEntry(t *testing.T) {
 func TestRefusedDeleteByCommand(t *testing.T) {
 	for _, errno := range refusedErrors {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
-			x := newInterleaved(t)
-			x.turnWheel() // its clock has the time: an audit compares with it
+			x := newListed(t)
 			s := x.persistent()
 			x.turn("expire_nodest_conn=1")
 			server := x.establish(client1, vip)
-			both := x.Fail(lbtest.Change{Map: lbtest.LbFaultMapFAULT_conns4, Delete: true}, errno, 0, 2)
+			fault := x.Fail(lbtest.Change{Map: lbtest.LbFaultMapFAULT_reverse4, Delete: true}, errno, 0, 1)
 			x.onCPU(cpuB, func() error { return x.DeleteServer(s.Key, server) })
-			if n := both.Hits(); n != 2 {
-				t.Errorf("%d deletes were refused, want those of the connection and of its template", n)
+			if n := fault.Hits(); n != 1 {
+				t.Errorf("%d deletes were refused, want that of the connection's replies", n)
 			}
-			x.wantAudited("left to the wheel")
+			x.wantLeft("left to the sweep", 1)
+			if n := x.conns(); n != 1 {
+				t.Errorf("%d entries, want the connection: its template controls nothing any more", n)
+			}
 			back := model.Server{Addr: server.Addr(), Port: server.Port(), Weight: 1}
 			x.onCPU(cpuB, func() error { return x.AddServer(s.Key, back) })
 			x.wait(comeBy)
@@ -354,45 +425,38 @@ func TestRefusedDeleteByCommand(t *testing.T) {
 // adopted marks all connections and templates as an upgrade's.
 func (x *interleaved) adopted() {
 	x.Helper()
-	all := map[bpfobj.LbFlow4]bpfobj.LbConn4{}
-	var key bpfobj.LbFlow4
-	var c bpfobj.LbConn4
-	it := x.maps.Conns4.Iterate()
-	for it.Next(&key, &c) {
-		c.Flags |= uint8(bpfobj.LbConnFlagCONN_ADOPTED)
-		all[key] = c
-	}
-	x.must(it.Err())
-	for key, c := range all {
-		x.must(x.maps.Conns4.Put(key, c))
+	for _, e := range x.allEntries() {
+		x.changeConn(e.Index, func(c *bpfobj.LbConn) { c.Flags |= uint8(bpfobj.LbConnFlagCONN_ADOPTED) })
 	}
 }
 
-// The wheel comes to a connection that another CPU has killed and cannot remove, before
-// that CPU leaves it to the wheel: its timer entry is still there.
-func TestRaceWheelBeforeLeft(t *testing.T) {
+// The sweep comes to a connection that another CPU has killed and not yet removed, before that CPU
+// is refused to and leaves it to the sweep: that is not the sweep's before.
+func TestRaceSweepBeforeLeft(t *testing.T) {
 	for _, adopted := range []bool{false, true} { // a bit that has another meaning later
-		t.Run(fmt.Sprintf("adopted %t", adopted), func(t *testing.T) { raceWheelBeforeLeft(t, adopted) })
+		t.Run(fmt.Sprintf("adopted %t", adopted), func(t *testing.T) { raceSweepBeforeLeft(t, adopted) })
 	}
 }
 
-func raceWheelBeforeLeft(t *testing.T, adopted bool) {
-	x := newInterleaved(t)
+func raceSweepBeforeLeft(t *testing.T, adopted bool) {
+	x := newListed(t)
 	s := x.persistent()
 	x.turn("expire_nodest_conn=1")
 	server := x.establish(client1, vip)
 	if adopted {
 		x.adopted()
 	}
-	x.Fail(lbtest.Change{Map: lbtest.LbFaultMapFAULT_conns4, Delete: true}, unix.EBUSY, 0, 1)
+	fault := x.Fail(lbtest.Change{Map: lbtest.LbFaultMapFAULT_reverse4, Delete: true}, unix.EBUSY, 0, 1)
 	// It lets its template go between its death and its removal.
 	a := x.stop(lbtest.LbHookPointPOINT_CONN_HOLD, func() error { return x.DeleteServer(s.Key, server) })
-	x.pass(40 * time.Second) // its timer entry is due
-	for i := range uint32(freeLists) {
-		x.must(x.maps.FreeLists.Put(i, &bpfobj.LbFreeTimerEntries{Fresh: x.maps.TimerEntries4.MaxEntries() * entryPair}))
+	x.pass(40 * time.Second)
+	if n := x.conns(); n != 2 || fault.Hits() != 0 {
+		t.Errorf("%d entries, %d deletes were refused: the sweep removed what another CPU is about to", n, fault.Hits())
 	}
 	a.finish()
-	x.wait(comeBy)
+	if fault.Hits() != 1 {
+		t.Errorf("%d deletes were refused", fault.Hits())
+	}
 	x.wait(comeBy)
 	x.wantUncounted("removed")
 }
@@ -400,23 +464,78 @@ func raceWheelBeforeLeft(t *testing.T, adopted bool) {
 // A template whose server is gone is not set aside if there is no room for that: its
 // connections keep it, and the next one waits.
 func TestRefusedSettingAside(t *testing.T) {
-	x := newInterleaved(t)
+	x := newInterleavedSized(t, crowdedSizes)
 	s := x.persistent()
+	x.addService(tcpService(otherVIP, "rr"), 1)
 	server := x.establish(client1, vip)
+	n := 0
+	for ; x.freeLines(model.IPv4) > 0; n++ {
+		x.fromClientOn(n%2, testenv.TCP(nthClient(1000+n), otherVIP, "S"))
+	}
 	x.onCPU(cpuB, func() error { return x.DeleteServer(s.Key, server) })
 	syn := testenv.TCP("10.10.0.2:4321", vip, "S")
-	x.Fail(lbtest.Change{Map: lbtest.LbFaultMapFAULT_conns4}, unix.EBUSY, 0, 1)
 	if v := x.fromClientOn(cpuB, syn).verdict; v != drop {
 		t.Errorf("the SYN: %s, want drop", v)
 	}
 	x.wantControlled("refused")
 	x.wantAudited("refused")
+	for i := range 8 {
+		x.fromServerOn(cpuB, testenv.TCP(server0, nthClient(1000+i), "RA"))
+	}
+	x.pass(11 * time.Second) // CLOSE lasts 10 s
 	if v := x.fromClientOn(cpuB, syn).verdict; v != redirect {
-		t.Errorf("the SYN again: %s", v)
+		t.Errorf("the SYN again: %s, %d lines are free", v, x.freeLines(model.IPv4))
 	}
 	x.wantControlled("set aside")
 	x.wantAudited("set aside")
 	x.wantOver()
+}
+
+// A block that the kernel refuses to allocate: the connection is refused, and nothing is lost by
+// that. Established ones continue, and the next one is opened when there is memory.
+func TestRefusedBlock(t *testing.T) {
+	for _, errno := range refusedErrors {
+		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
+			x := newInterleaved(t)
+			x.addService(tcpService(vip, "rr"), 1)
+			x.establishOn(cpuB, client1, vip) // by a block in a page
+			x.withoutPages()
+			fault := x.Fail(lbtest.Change{Map: lbtest.LbFaultMapFAULT_spareBlocks}, errno, 0, 1<<20)
+			opened := 1
+			reasons := x.reasonsOf(func() {
+				for opened < 1000 && x.fromClientOn(cpuB, testenv.TCP(nthClient(1000+opened), vip, "S")).verdict == redirect {
+					opened++
+				}
+			})
+			if fault.Hits() == 0 {
+				t.Fatalf("%d connections, and nothing was refused", opened)
+			}
+			if opened != blockEntries {
+				t.Errorf("%d connections in a block of %d entries", opened, blockEntries)
+			}
+			if reasons["drop table full"] != 1 || len(reasons) != 1 {
+				t.Errorf("reasons %v, want one that the table is full", reasons)
+			}
+			if v := x.fromClientOn(cpuB, testenv.TCP(client1, vip, "A")).verdict; v != redirect {
+				t.Errorf("an established one: %s", v)
+			}
+			if n := x.linesInUse(); n != opened {
+				t.Errorf("%d lines are in use by %d connections", n, opened)
+			}
+			x.wantAudited("refused")
+			x.wantSound("refused")
+			fault.End()
+			if v := x.fromClientOn(cpuB, testenv.TCP(stranger, vip, "S")).verdict; v != redirect {
+				t.Errorf("the next connection: %s", v)
+			}
+			if _, b, err := x.blocks(); err != nil || b.Spare != 1 {
+				t.Errorf("%d blocks are beside pages, %v", b.Spare, err)
+			}
+			x.wantAudited("open")
+			x.wantOver()
+			x.wantNothingLeft("in the end")
+		})
+	}
 }
 
 // A call whose template may not be used any more is taken from it by the next packet.
@@ -494,54 +613,46 @@ func TestRefusedSchedulerTables(t *testing.T) {
 }
 
 // A packet in a full table displaces a connection that the kernel does not let it remove: that
-// is left to the wheel with its timer entry, and the packet is dropped.
+// is left to the sweep, and the packet is dropped.
 func TestRefusedDisplacement(t *testing.T) {
+	const displaceable = 40
 	for _, errno := range refusedErrors {
-		for _, spare := range []bool{true, false} { // there are free timer entries
-			t.Run(fmt.Sprintf("%s, timer entries to spare %t", unix.ErrnoName(errno), spare), func(t *testing.T) {
-				x := newCrowded(t)
-				k := service(model.UDP, vip, "rr").Key
-				if !spare {
-					for i := range uint32(freeLists) {
-						var free bpfobj.LbFreeTimerEntries
-						x.must(x.maps.FreeLists.Lookup(i, &free))
-						free.First, free.Fresh = 0, x.maps.TimerEntries4.MaxEntries()*entryPair
-						x.must(x.maps.FreeLists.Put(i, &free))
-					}
+		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
+			x := newInterleavedSized(t, crowdedSizes)
+			k := service(model.UDP, vip, "rr").Key
+			x.addService(service(model.UDP, otherVIP, "rr"), 1) // has the server's replies: others' are listed
+			x.addService(service(model.UDP, vip, "rr"), 1)
+			x.addService(tcpService(calmVIP, "rr"), 1)
+			x.crowd(func(i int) testenv.Packet {
+				if i < displaceable {
+					return testenv.UDP(crowdedClient(i), vip, "x")
 				}
-				fault := x.Fail(lbtest.Change{Map: lbtest.LbFaultMapFAULT_conns4, Delete: true}, errno, 0, 1)
-				packet := testenv.UDP(client1, vip, "x")
-				x.atLast(time.Minute, "a packet displaces", func() bool { // it looks at entries by chance
-					if v := x.fromClientOn(cpuB, packet).verdict; v != drop {
-						t.Fatalf("the packet: %s, want drop", v)
-					}
-					return fault.Hits() != 0
-				})
-				if n := x.displaced(); n != 0 {
-					t.Errorf("%d entries were displaced", n)
-				}
-				if !spare {
-					x.pass(40 * time.Second) // the wheel comes by its own timer entry
-					if n := x.entries(x.maps.Conns4); n != crowdedRoom-1 {
-						t.Errorf("%d connections, want %d", n, crowdedRoom-1)
-					}
-					x.wantUnproven(k, crowdedRoom-1, "removed")
-					return
-				}
-				x.wantAudited("left to the wheel")
-				x.wantUnproven(k, crowdedRoom, "left to the wheel")
-				x.wait(comeBy)
-				x.wantUnproven(k, crowdedRoom-1, "removed")
-				if v := x.fromClientOn(cpuB, packet).verdict; v != redirect {
-					t.Errorf("the packet again: %s", v)
-				}
-				if n := x.displaced(); n != 0 {
-					t.Errorf("%d entries were displaced where there was room", n)
-				}
-				x.wantSound("open")
-				x.wantOver()
+				return testenv.TCP(nthClient(1000+i), calmVIP, "S")
 			})
-		}
+			fault := x.Fail(lbtest.Change{Map: lbtest.LbFaultMapFAULT_reverse4, Delete: true}, errno, 0, 1)
+			packet := testenv.UDP(client1, vip, "x")
+			x.atLast(time.Minute, "a packet displaces", func() bool { // it looks at entries by chance
+				if v := x.fromClientOn(cpuB, packet).verdict; v != drop {
+					t.Fatalf("the packet: %s, want drop", v)
+				}
+				return fault.Hits() != 0
+			})
+			if n := x.displaced(); n != 0 {
+				t.Errorf("%d entries were displaced", n)
+			}
+			x.wantLeft("left to the sweep", 1)
+			x.wantUnproven(k, displaceable, "left to the sweep")
+			x.wait(comeBy)
+			x.wantUnproven(k, displaceable-1, "removed")
+			if v := x.fromClientOn(cpuB, packet).verdict; v != redirect {
+				t.Errorf("the packet again: %s", v)
+			}
+			if n := x.displaced(); n != 0 {
+				t.Errorf("%d entries were displaced where there was room", n)
+			}
+			x.wantSound("open")
+			x.wantOver()
+		})
 	}
 }
 

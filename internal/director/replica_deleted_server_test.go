@@ -19,7 +19,7 @@ func TestWithdrawOfADeletedServer(t *testing.T) {
 	if _, _, err := r.Withdraw([]model.Connection{c}); err != nil {
 		t.Fatal(err)
 	}
-	if n := r.entries(r.maps.Conns4); n != 0 {
+	if n := r.tableEntries(0); n != 0 {
 		t.Errorf("%d entries after the master's ended", n)
 	}
 }

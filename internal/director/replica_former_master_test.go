@@ -18,7 +18,7 @@ func TestWithdrawFromAFormerMaster(t *testing.T) {
 	errs, _, err := r.Withdraw([]model.Connection{c})
 	r.must(err)
 	r.must(errs...)
-	if n := r.entries(r.maps.Conns4); n != 0 {
+	if n := r.tableEntries(0); n != 0 {
 		t.Errorf("%d entries that the master does not have", n)
 	}
 }

@@ -23,7 +23,7 @@ func TestReplicateTheLongestTimeout(t *testing.T) {
 	errs, _, err := r.Withdraw([]model.Connection{c})
 	r.must(err)
 	r.must(errs...)
-	if n := r.entries(r.maps.Conns4); n != 0 {
+	if n := r.tableEntries(0); n != 0 {
 		t.Errorf("%d entries", n)
 	}
 }

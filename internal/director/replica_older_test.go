@@ -30,7 +30,7 @@ func TestReplicateWhatIsOlder(t *testing.T) {
 	errs, _, err := r.Withdraw([]model.Connection{c}) // it expired there
 	r.must(err)
 	r.must(errs...)
-	if n := r.entries(r.maps.Conns4); n != 1 {
+	if n := r.tableEntries(0); n != 1 {
 		t.Error("a connection in use was ended")
 	}
 }

@@ -46,9 +46,9 @@ func TestRepliesOfTwoServices(t *testing.T) {
 	a, b := nthClient(0), nthClient(1)
 	end := func(client, service string) {
 		t.Helper()
-		before := r.entries(r.maps.Conns4)
+		before := r.tableEntries(0)
 		r.fromClient(testenv.TCP(client, service, "R"))
-		r.atLast(time.Minute, "the connection ends", func() bool { return r.entries(r.maps.Conns4) < before })
+		r.atLast(time.Minute, "the connection ends", func() bool { return r.tableEntries(0) < before })
 	}
 	r.timeouts(200*time.Millisecond, bpfobj.LbConnStateTCP_CLOSE)
 
@@ -134,7 +134,7 @@ func TestRepliesOfDeletedServer(t *testing.T) {
 		wantReplies(t, r, server0, client, nthVIP(0))
 		r.fromServer(testenv.TCP(server0, client, "R"))
 	}
-	r.atLast(time.Minute, "the first service's connections end", func() bool { return r.entries(r.maps.Conns4) == 1 })
+	r.atLast(time.Minute, "the first service's connections end", func() bool { return r.tableEntries(0) == 1 })
 
 	// The service added next is the owner; connections with an entry keep theirs.
 	r.must(r.DeleteServer(two.Key, netip.MustParseAddrPort(server0)), r.AddServer(two.Key, realServer(0, 1)))

@@ -392,7 +392,7 @@ func TestForgedCallOfAServer(t *testing.T) {
 			for _, mac := range []string{routerMAC, strangerMAC} {
 				wantAstray(t, r, of(mac, p).Frame())
 			}
-			if n := r.entries(r.maps.Conns4); n != 0 {
+			if n := r.tableEntries(0); n != 0 {
 				t.Errorf("%d entries, want none", n)
 			}
 			wantReply(t, r.fromServer(p), sipVIP)

@@ -162,7 +162,7 @@ func (p *DataPlane) open() (*Director, error) {
 			return err
 		}
 		defer again.Close()
-		return in.install(again)
+		return in.install(again, p.kind.sizes)
 	})
 	if err == nil && !made {
 		err = errors.Join(errors.New("this network namespace has a director already"), d.Close())
@@ -208,14 +208,19 @@ func (p *DataPlane) restore() error {
 		return err
 	}
 	for name, m := range p.objs.Maps {
-		if bpfobj.TableName(name) == "" || programTables[name] && (name != xdpStages || p.kind.xdp) {
+		if bpfobj.TableName(name) == "" || connectionTables[bpfobj.TableName(name)] || programTables[name] && (name != xdpStages || p.kind.xdp) {
 			continue
 		}
 		if err := clearMap(m); err != nil {
 			return err
 		}
 	}
-	return nil
+	return empty(p.objs.Maps)
+}
+
+// connectionTables are the maps of the connection table, whose pages stay.
+var connectionTables = map[string]bool{
+	"block_pages": true, "spare_blocks": true, "bucket_blocks": true, "blocks": true, "pages": true, "shape": true,
 }
 
 // clearMap makes all elements of an array zero, and deletes those of other maps.

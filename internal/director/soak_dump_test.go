@@ -46,15 +46,13 @@ func (d *Director) dumpTrees() string {
 func (s *soak) dumpConns() {
 	now, err := monotonic()
 	s.must(err)
-	tick, err := s.wheelClockTick()
+	tick, err := s.clockTick()
 	s.must(err)
-	s.say("now %d, the clock's tick %d, the time's %d", now, tick, now/uint64(WheelTickLength))
-	n := 0
-	say := func(c bpfobj.LbConn6) {
-		if n++; n < 20 {
-			s.say("left: %s, expires in %.1f s, tick ...%d: %+v", flowText(c.Flow), (float64(c.Expires)-float64(now))/1e9, c.Due, c)
-		}
+	s.say("now %d, the clock's tick %d, the time's %d", now, tick, now/uint64(TickLength))
+	all := s.allEntries()
+	for _, c := range all[:min(len(all), 20)] {
+		found, err := s.connOf(c.Flow)
+		s.must(err)
+		s.say("left: %s, expires in %.1f s, reached %t: %+v", flowText(c.Flow), (float64(c.Expires)-float64(now))/1e9, found != nil && found.Index == c.Index, c)
 	}
-	s.must(eachConn[bpfobj.LbFlow4](s.maps.Conns4, func(c bpfobj.LbConn4) { say(widen(c)) }))
-	s.must(eachConn[bpfobj.LbFlow](s.maps.Conns6, say))
 }

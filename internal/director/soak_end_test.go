@@ -47,8 +47,8 @@ func (s *soak) wantEnd() {
 			s.Errorf("%d entries are left in %s", n, name)
 		}
 	}
-	if n := s.timerEntries(); n != 0 {
-		s.Errorf("%d timer entries are left in the wheel", n)
+	if n := s.linesInUse(); n != 0 {
+		s.Errorf("the lines of %d entries are left", n)
 	}
 }
 
@@ -58,7 +58,7 @@ func (s *soak) wantExpiry(limit time.Duration) {
 	deadline := time.Now().Add(limit)
 	for {
 		s.must(s.interrupted.Err())
-		n := s.entries(s.maps.Conns4) + s.entries(s.maps.Conns6)
+		n := s.conns()
 		if n == 0 {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"time"
 
 	"imbang/internal/bpfobj"
@@ -45,7 +46,10 @@ func (i *injections) episode() {
 	defer i.editing.Unlock()
 	i.round++
 	defer i.timer.Reset(time.Duration(1+i.IntN(8)) * time.Second)
-	x := &injector{rig: i.rig, want: map[AuditKind]int{}, unknown: soakSizes().Servers - 1, round: i.round}
+	i.steady.Store(true) // no flood lets the table grow
+	defer i.steady.Store(false)
+	x := newInjector(i.rig)
+	x.unknown, x.round = soakSizes().Servers-1, i.round
 	i.quiet(x)
 	which := i.Perm(len(faults))[:1+i.IntN(len(faults))]
 	for _, n := range which {
@@ -96,11 +100,10 @@ func (i *injections) quiet(x *injector) {
 	i.Helper()
 	set, err := i.config()
 	i.must(err)
-	// Nothing but the wheel may end these connections, and not soon.
+	// Nothing but the sweep may end these connections, and not soon.
 	i.must(i.Set(Setting{Name: "drop_entry"}, Setting{Name: "drop_packet"}, Setting{Name: "secure_tcp"}, Setting{Name: "syn_defence"},
 		Setting{Name: "expire_nodest_conn"}, Setting{Name: "drain_timeout"}))
-	// Others keep silent for a while, so that these have slots of the wheel for
-	// themselves: some faults are put into their lists.
+	// Others keep silent for a while, so that these have blocks for themselves.
 	i.sending.Lock()
 	defer i.sending.Unlock()
 	for _, state := range []bpfobj.LbConnState{bpfobj.LbConnStateTCP_SYN_RECV, bpfobj.LbConnStateTCP_ESTABLISHED} {
@@ -134,12 +137,9 @@ func (i *injections) quiet(x *injector) {
 		}
 		return nil
 	}))
-	for n := range 96 {
-		client := fmt.Sprintf("10.10.%d.%d:%d", 40+n, 1+i.round%250, 1024+i.round/250)
+	for n := range 2 * blockEntries * runtime.NumCPU() {
+		client := fmt.Sprintf("10.10.%d.%d:%d", 40+n%24, 1+i.round%250, 1024+n/24+64*(i.round/250))
 		i.establish(client, quietVIP("wlc"))
-		if n%2 == 1 {
-			time.Sleep(70 * time.Millisecond) // some share a slot, many do not
-		}
 		x.flows = append(x.flows, fromFlow4(x.flow4(client, quietVIP("wlc"))))
 	}
 }

@@ -44,7 +44,7 @@ func (m *packetMaker) some() error {
 		return m.syns(256)
 	}
 	switch n := m.IntN(40000); {
-	case n == 0:
+	case n == 0 && !m.steady.Load():
 		m.flood.Store(time.Now().Add(time.Duration(200+m.IntN(2000)) * time.Millisecond).UnixNano())
 		return nil
 	case n < 10000:

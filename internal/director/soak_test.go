@@ -36,8 +36,7 @@ var (
 const soakBurst = 32
 
 // soakSizes are small enough for floods to fill the connection table. With
-// faults it never fills: the free lists of CPUs that the machine does not have
-// must stay unused, since faults are put there.
+// faults it never fills: then CPUs would take lines that count as free by a fault.
 func soakSizes() Sizes {
 	s := Sizes{Services: 256, Servers: 8192, Connections: 1 << 16}
 	if *soakFaults {
@@ -59,6 +58,7 @@ type soak struct {
 	editing     sync.RWMutex // an edit has it for reading
 	sending     sync.RWMutex // who sends has it for reading, a connection at a time
 	flood       atomic.Int64 // until when, in Unix nanoseconds
+	steady      atomic.Bool  // no flood begins
 	streams     atomic.Uint64
 
 	packets, redirected atomic.Uint64
@@ -101,6 +101,7 @@ func TestSoak(t *testing.T) {
 		s.start(s.ns.Do, -1, func(random *rand.Rand) error { return s.editAtRandom(random, i == 0, editors) })
 	}
 	s.start(s.ns.Do, -1, s.lookAround)
+	s.start(s.ns.Do, -1, s.provideAtRandom)
 	if !*soakFaults { // which audits by itself
 		s.start(s.ns.Do, -1, s.auditAtRandom)
 	}
@@ -210,6 +211,22 @@ func (s *soak) editCounts() string {
 	}
 	slices.Sort(all)
 	return strings.Join(all, ", ")
+}
+
+// provideAtRandom adds memory to the connection table as a daemon does, with pauses in which the
+// table takes blocks without it.
+func (s *soak) provideAtRandom(random *rand.Rand) error {
+	var failed error
+	for !s.over() && failed == nil {
+		ctx, cancel := context.WithTimeout(s.ctx, time.Duration(random.IntN(3000))*time.Millisecond)
+		Provide(ctx, func(err error) { failed = errors.Join(failed, err) })
+		cancel()
+		s.sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
+	}
+	if failed != nil {
+		return fmt.Errorf("memory for the connection table: %w", failed)
+	}
+	return nil
 }
 
 // auditAtRandom audits, half of the times while no edits are made: the auditor

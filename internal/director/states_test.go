@@ -136,8 +136,8 @@ func TestOnePacket(t *testing.T) {
 	if names(got) != "BABA" {
 		t.Errorf("servers %s, want BABA", names(got))
 	}
-	if a, i := r.counts(s.Key, serverAddr(0)); a != 0 || i != 0 || r.entries(r.maps.Conns4) != 0 {
-		t.Errorf("%d active, %d inactive, %d connections; want none", a, i, r.entries(r.maps.Conns4))
+	if a, i := r.counts(s.Key, serverAddr(0)); a != 0 || i != 0 || r.conns() != 0 {
+		t.Errorf("%d active, %d inactive, %d connections; want none", a, i, r.conns())
 	}
 	if n := r.status(s.Key).Stats.Conns; n != 4 {
 		t.Errorf("counted %d connections, want 4", n)
@@ -181,8 +181,8 @@ func TestPortReuse(t *testing.T) {
 			for _, server := range st.Servers {
 				n += server.Active + server.Inactive
 			}
-			if n != 1 || r.entries(r.maps.Conns4) != i+1 {
-				t.Errorf("%d connections at the servers, %d in the table; want one, and one more", n, r.entries(r.maps.Conns4))
+			if n != 1 || r.conns() != i+1 {
+				t.Errorf("%d connections at the servers, %d in the table; want one, and one more", n, r.conns())
 			}
 		})
 	}
@@ -204,7 +204,7 @@ func TestPortReuseAfterDeletion(t *testing.T) {
 					s = persistent(s)
 				}
 				r.addService(s, 1, 1)
-				entries := r.entries(r.maps.Conns4)
+				entries := r.conns()
 				r.walk(client, vip, "172.16.0.11:8080", steps)
 				r.must(r.DeleteServer(s.Key, realServer(1, 1).AddrPort()))
 				dropped := func(flags string) {
@@ -231,7 +231,7 @@ func TestPortReuseAfterDeletion(t *testing.T) {
 				if persistence { // and two templates: of the deleted server, and of this one
 					want = 3
 				}
-				if got := r.entries(r.maps.Conns4) - entries; got != want {
+				if got := r.conns() - entries; got != want {
 					t.Errorf("%d entries in the table, want %d", got, want)
 				}
 				r.must(r.AddServer(s.Key, realServer(1, 1)))

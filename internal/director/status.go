@@ -31,12 +31,14 @@ type Status struct {
 	Attack      Attack   `json:"attack"`
 }
 
-// Tables is the memory of the connection tables, of both directions, the lists
-// of hash tables and the timer entries with the clock included, by the kernel's
-// account [bytes]. What it allocates entry by entry it also rounds up.
+// Tables is the memory of the connection table.
 type Tables struct {
-	IPv4 uint64 `json:"ipv4_bytes"`
-	IPv6 uint64 `json:"ipv6_bytes"`
+	Bytes  uint64 `json:"bytes"` // of all blocks, and of the tables of replies by the kernel's account
+	Made   uint32 `json:"made"`  // blocks in pages, of 4032 bytes
+	Taken  uint32 `json:"taken"` // of them in use, or used before
+	Spare  uint32 `json:"spare"` // blocks that the kernel allocated, as no process had added pages
+	Bound  uint32 `json:"bound"` // blocks that may be in use
+	Bucket uint32 `json:"buckets"`
 }
 
 // Full is when the table had no room for a connection, or the kernel no memory.
@@ -65,13 +67,13 @@ type ReasonCount struct {
 
 // Status reads attachments, programs and the packets not forwarded.
 func (d *Director) Status() (Status, error) {
-	st := Status{Capacity: Sizes{
-		Services:    d.maps.Services.MaxEntries(),
-		Servers:     d.maps.Servers.MaxEntries(),
-		Connections: d.maps.Conns4.MaxEntries(),
-	}}
+	capacity, err := d.capacity()
+	if err != nil {
+		return Status{}, err
+	}
+	st := Status{Capacity: capacity}
 	servers := 0
-	err := d.read(func(t *table) (err error) {
+	err = d.read(func(t *table) (err error) {
 		st.Services, servers = len(t.services), len(t.servers)
 		st.Generation, err = d.Generation()
 		return err
@@ -113,6 +115,16 @@ func (d *Director) Status() (Status, error) {
 	return st, err
 }
 
+// capacity is what the tables have room for.
+func (d *Director) capacity() (Sizes, error) {
+	p, err := pagesOf(d.maps.Pages)
+	return Sizes{
+		Services:    d.maps.Services.MaxEntries(),
+		Servers:     d.maps.Servers.MaxEntries(),
+		Connections: roomFor(p.Bound),
+	}, err
+}
+
 // connections adds up those of the first n servers.
 func (d *Director) connections(n int) (sum uint64, err error) {
 	loads, err := lookupAll[bpfobj.LbLoad](d.maps.Loads, uint32(n))
@@ -125,13 +137,19 @@ func (d *Director) connections(n int) (sum uint64, err error) {
 	return sum, nil
 }
 
-// tables adds up the memory of the connection tables.
+// tables describes the memory of the connection table.
 func (d *Director) tables() (t Tables, err error) {
-	m := &d.maps
-	if t.IPv4, err = mapMemory(m.Conns4, m.Reverse4, m.TimerEntries4); err != nil {
+	p, b, err := d.blocks()
+	if err != nil {
 		return t, err
 	}
-	t.IPv6, err = mapMemory(m.Conns6, m.Reverse6, m.TimerEntries6)
+	var s bpfobj.LbShapeTable
+	if err := d.maps.Shape.Lookup(uint32(0), &s); err != nil {
+		return t, fmt.Errorf("read the connection table: %w", err)
+	}
+	t = Tables{Made: p.Made, Taken: b.Taken, Spare: b.Spare, Bound: p.Bound, Bucket: uint32(s.Geometry)}
+	t.Bytes, err = mapMemory(d.maps.Reverse4, d.maps.Reverse6)
+	t.Bytes += (uint64(p.Made) + uint64(b.Spare)) * blockBytes
 	return t, err
 }
 

@@ -90,7 +90,7 @@ func TestSynchronizeEnds(t *testing.T) {
 	r.synchronize(c)
 	c.State, c.Timeout = "CLOSE", time.Second
 	r.synchronize(c)
-	r.atLast(time.Minute, "the connection ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	r.atLast(time.Minute, "the connection ends", func() bool { return r.tableEntries(0) == 0 })
 	r.wantClean("after the end")
 }
 
@@ -174,7 +174,7 @@ func TestSynchronizeUnbound(t *testing.T) {
 		if !errors.Is(errs[0], model.ErrNoServer) || !errors.Is(errs[1], model.ErrNoService) {
 			t.Errorf("%v", errs)
 		}
-		if n := r.entries(r.maps.Conns4); n != 2 {
+		if n := r.tableEntries(0); n != 2 {
 			t.Fatalf("%d entries", n)
 		}
 		r.wantClean("unbound")
@@ -256,7 +256,7 @@ func TestSynchronizeUnboundIsBounded(t *testing.T) {
 			t.Fatalf("entry %d: %v", i, err)
 		}
 	}
-	if n := r.entries(r.maps.Conns4); n != mostUnbound {
+	if n := r.tableEntries(0); n != mostUnbound {
 		t.Errorf("%d entries, want %d", n, mostUnbound)
 	}
 	for i := range 100 {

@@ -208,10 +208,10 @@ func callBehind(raw []byte) *bpfobj.LbCall {
 // more.
 func (t *Teller) told(e *bpfobj.LbFollowEvent, behind []byte) (told Told, ok bool) {
 	told = Told{Time: t.read, Kind: toldKind(e.Kind)}
-	entry := bpfobj.LbConn6{
-		Flow: e.Flow, Expires: e.Expires, Server: e.Server, Port: e.Port, State: e.State, Flags: e.Flags,
+	of := entry{Flow: e.Flow, LbConn: bpfobj.LbConn{
+		Expires: e.Expires, Server: e.Server, Port: e.Port, State: e.State, Flags: e.Flags,
 		Template: e.Template, Forward: e.Forward, InPackets: e.InPackets, Fwmark: e.Fwmark, Netmask: e.Netmask,
-	}
+	}}
 	server := bpfobj.LbServer{Addr: e.Addr, Owner: e.Service, Port: e.ServerPort, Forward: bpfobj.LbForward(e.Forward)}
 	if number, is := callNumber(e.Flow); is {
 		call := callBehind(behind)
@@ -221,14 +221,14 @@ func (t *Teller) told(e *bpfobj.LbFollowEvent, behind []byte) (told Told, ok boo
 		if call == nil {
 			return told, false
 		}
-		told.Conn = fromCall(call, entry, server, e.Time)
+		told.Conn = fromCall(call, of, server, e.Time)
 		if e.Replica != 0 {
 			told.Conn.Flags |= model.ConnReplica
 		}
 		return told, true
 	}
 	c := &told.Conn
-	*c = fromConn(entry, server, e.Time)
+	*c = fromConn(of, server, e.Time)
 	if e.Replica != 0 {
 		c.Flags |= model.ConnReplica
 	}

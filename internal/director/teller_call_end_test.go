@@ -43,7 +43,7 @@ func TestTellTheEndOfACall(t *testing.T) {
 	for i := range 20 {
 		r.fromClient(testenv.UDP(fmt.Sprintf("10.10.0.%d:5060", i+2), sipVIP, invite(fmt.Sprintf("a%d@h", i))))
 	}
-	r.atLast(time.Minute, "all has ended", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	r.atLast(time.Minute, "all has ended", func() bool { return r.tableEntries(0) == 0 })
 	time.Sleep(2 * time.Second)
 	told := func() bool { mu.Lock(); defer mu.Unlock(); return ended[false] == 20 && ended[true] == 20 }
 	for began := time.Now(); !told() && time.Since(began) < 20*time.Second; {

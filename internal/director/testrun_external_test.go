@@ -45,7 +45,7 @@ func init() {
 		}
 		return loop{l}, nil
 	}
-	director.VirtualStart, director.WheelTick = testrun.VirtualStart, testrun.WheelTick
+	director.VirtualStart, director.VirtualTick = testrun.VirtualStart, testrun.Tick
 	director.PacketLoopBytes = testrun.PacketLoopBytes
 	director.Passed, director.Dropped, director.Forwarded = int32(testrun.Passed), int32(testrun.Dropped), int32(testrun.Forwarded)
 	director.Nowhere, director.FromHere = int(testrun.Nowhere), int(testrun.FromHere)

@@ -23,7 +23,7 @@ type VirtualDirector interface {
 	Close()
 	Reset(seed uint64) error
 	SetTime(time.Duration) error
-	TurnWheel() error
+	Sweep() error
 	Serve(model.Service, []model.Server) error
 	Load(server int) (active, inactive uint32, err error)
 	FromClient(frame []byte) (Fate, error)
@@ -50,7 +50,7 @@ var (
 	NewVirtualDirector func(sizes Sizes, clientDevice, serverDevice int) (VirtualDirector, error)
 	NewPacketLoop      func(d *Director, clientDev, serverDev string) (PacketLoop, error)
 
-	VirtualStart, WheelTick             time.Duration
+	VirtualStart, VirtualTick           time.Duration
 	PacketLoopBytes                     int
 	Passed, Dropped, Forwarded          Fate
 	Nowhere, FromHere, WholeOnly, InXDP Way

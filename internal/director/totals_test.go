@@ -78,7 +78,7 @@ func TestTotals(t *testing.T) {
 	for i := range clients {
 		r.fromClient(testenv.TCP(nthClient(i), nthVIP(0), "S"))
 	}
-	r.atLast(20e9, "connections end", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	r.atLast(20e9, "connections end", func() bool { return r.tableEntries(0) == 0 })
 	total := r.status(a.Key).Total
 	if total.Conns < 2 {
 		t.Errorf("in total %+v", total)

@@ -245,7 +245,7 @@ func TestFilters(t *testing.T) {
 			defer func() { outer.Director = r.Director }()
 			tr := r.trace(c.Filter)
 			defer r.untrace(tr)
-			r.must(deleteKeys(r.maps.Conns4, func(bpfobj.LbFlow4, bpfobj.LbConn4) bool { return true }))
+			r.removeConns()
 			r.must(deleteKeys(r.maps.Allowances, func(bpfobj.LbAddress, bpfobj.LbAllowance) bool { return true }))
 			r.fromClient(testenv.TCP("10.10.0.2:1", vip, "S"))
 			r.fromClient(testenv.TCP("10.10.0.3:1", "10.20.0.3:99", "S"))

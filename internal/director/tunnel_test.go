@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
@@ -135,7 +134,7 @@ func TestTunnels(t *testing.T) {
 					t.Errorf("the outer header (-want +got):\n%s", diff)
 				}
 				c.check(t, o)
-				r.must(deleteKeys(r.maps.Conns4, func(bpfobj.LbFlow4, bpfobj.LbConn4) bool { return true }))
+				r.removeConns()
 			})
 		}
 	}

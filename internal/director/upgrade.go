@@ -255,7 +255,32 @@ func (u *upgrade) load() error {
 		}
 		u.next.maps[table] = m
 	}
+	if u.result.Plan.Count(Adopted) == 0 {
+		return nil
+	}
+	if err := provision(u.next.maps, formerRoom(u.cur)); err != nil {
+		return err
+	}
+	// Without records it makes the first buckets: packets open connections from the word on.
+	rc, err := objs.Programs["adopt_conns"].Run(&ebpf.RunOptions{Data: make([]byte, 14)})
+	if err == nil && rc != 0 {
+		err = unix.Errno(-int32(rc))
+	}
+	if err != nil {
+		return fmt.Errorf("begin the connection table: %w", err)
+	}
 	return nil
+}
+
+// formerRoom is how many connections of each family the earlier build was to have room for; 0 if that was
+// not chosen.
+func formerRoom(cur *pinnedBuild) uint32 {
+	const notChosen = 1 << 20 // the default of conns4
+	n := cur.maps[formerTables[0]].MaxEntries()
+	if n == notChosen {
+		return 0
+	}
+	return min(n, MaxConnections)
 }
 
 // pin pins the new build, and signs it at last.
@@ -313,7 +338,7 @@ func (u *upgrade) copyTables() error {
 // copySettings begins with what a new director has, for settings that are new.
 func (u *upgrade) copySettings() error {
 	config := u.next.maps[configTable]
-	if err := errors.Join(initConfig(config, roomOf(u.next.maps)), initSecret(config)); err != nil {
+	if err := begin(u.next.maps, config); err != nil {
 		return err
 	}
 	to, err := u.copyElements(configTable)

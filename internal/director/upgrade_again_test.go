@@ -63,11 +63,12 @@ func TestUpgradeKilledThenEdited(t *testing.T) {
 // Connections that were adopted and ended before an upgrade that was killed is run again
 // do not come back, and are taken from their servers' counts once.
 func TestUpgradeKilledThenExpired(t *testing.T) {
-	r := newOlderRig(t, olderBuild(t))
+	r := newRig(t, small)
 	r.must(r.attach(clientDev, serverDev, HookAuto))
 	r.timeouts(10*time.Second, bpfobj.LbConnStateTCP_ESTABLISHED)
-	l := newLiving(r, 300)
-	r.disguise()
+	l := newLiving(r, 0)
+	l.former()
+	l.converse(300)
 	// A busy machine loads the programs for longer than the timeout.
 	end, kept := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -98,7 +99,7 @@ func TestUpgradeKilledThenExpired(t *testing.T) {
 	r.must(err)
 	r.open(Sizes{})
 	l.enter()
-	r.atLast(time.Minute, "connections expire", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	r.atLast(time.Minute, "connections expire", func() bool { return r.tableEntries(0) == 0 })
 	time.Sleep(time.Second)
 	for _, s := range r.status(tcpService(vip, "rr").Key).Servers {
 		if s.Active != 0 || s.Inactive != 0 {
@@ -110,10 +111,11 @@ func TestUpgradeKilledThenExpired(t *testing.T) {
 // An upgrade that cannot open the pins of the build that packets were handed over to (here
 // without free file descriptors) leaves them alone: they are that build's only ones.
 func TestUpgradeResumedWithoutDescriptors(t *testing.T) {
-	r := newOlderRig(t, olderBuild(t))
+	r := newRig(t, small)
 	r.must(r.attach(clientDev, serverDev, HookAuto))
-	l := newLiving(r, 20)
-	r.disguise()
+	l := newLiving(r, 0)
+	l.former()
+	l.converse(20)
 	var k killedBefore
 	if _, _, err := r.upgradeTo(ours(t), bpfobj.Fingerprint, "replace the programs on devices"); !errors.As(err, &k) {
 		t.Fatal(err)

@@ -141,6 +141,19 @@ func (e *element) set(path string, on bool) error {
 	return nil
 }
 
+// integers writes an array of words.
+func (e *element) integers(path string, words []uint32) error {
+	for _, f := range e.layout.Fields {
+		if f.Path == path && f.Elem == 4 && f.Size == uint32(4*len(words)) {
+			for i, w := range words {
+				binary.NativeEndian.PutUint32(e.value[f.Offset+uint32(4*i):], w)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no %s of %d words", path, len(words))
+}
+
 // clear makes a part 0.
 func (e *element) clear(path string) {
 	for _, f := range e.layout.Fields {
@@ -163,6 +176,9 @@ const (
 	successorSetting = "config.settings.successor"
 	adoptingSetting  = "config.settings.adopting"
 )
+
+// roomSetting is for how many connections of either family the table has room.
+const roomSetting = "config.settings.room"
 
 // settings are what a build has of them.
 func (g *pinnedBuild) settings() (*element, error) {

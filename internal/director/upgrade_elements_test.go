@@ -75,16 +75,16 @@ func TestUpgradeOfMapsOfOneElement(t *testing.T) {
 	spec.Programs = nil
 	for name := range spec.Maps {
 		switch table := bpfobj.TableName(name); table {
-		case configTable, stateTable:
-		case "conns4", "conns6":
-			spec.Maps[name].MaxEntries = 16
+		case configTable, stateTable, "pages":
 		default:
 			delete(spec.Maps, name)
 		}
 	}
 	cur := &pinnedBuild{maps: former}
+	var hash bpfobj.LbFlowSecret
 	for _, from := range []string{"ABI 1", "this one"} {
 		next := &pinnedBuild{maps: mapsOf(t, spec)}
+		put(next.maps["pages"], bpfobj.LbPageTable{Bound: blocksFor(100)})
 		u := &upgrade{cur: cur, next: next, spec: spec}
 		plan, err := planMap(stateTable, cur, spec.Maps[bpfobj.MapName(stateTable)])
 		want := Converted
@@ -105,9 +105,13 @@ func TestUpgradeOfMapsOfOneElement(t *testing.T) {
 		if err != nil {
 			t.Fatal(from, err)
 		}
+		if config.Hash == (bpfobj.LbFlowSecret{}) || from != "ABI 1" && config.Hash != hash {
+			t.Errorf("%s: the secret of the connection table is %v, was %v", from, config.Hash, hash)
+		}
+		hash = config.Hash
 		wantSet := set
 		wantSet.Successor = 0
-		if wanted := (bpfobj.LbConfigTable{Settings: wantSet, Secret: secret, Quarantine: held}); config != wanted {
+		if wanted := (bpfobj.LbConfigTable{Settings: wantSet, Secret: secret, Quarantine: held, Hash: hash}); config != wanted {
 			t.Errorf("%s: the configuration is %+v, want %+v", from, config, wanted)
 		}
 		var state bpfobj.LbStateTable

@@ -6,63 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"imbang/internal/bpfobj"
-	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
 
-// olderBuild is a build whose connections have another layout: a field that this
-// one has not, and two exchanged.
-func olderBuild(t testing.TB) *ebpf.CollectionSpec {
-	return anotherBuild(t, map[string][]string{"types.h": {
-		"	__u8 template;             /* enum template_kind, what controls it */", "	__u8 forward;              /* enum forward */",
-		"	__u8 forward;              /* enum forward */", "	__u8 template;             /* enum template_kind, what controls it */",
-		"	struct flow4 flow;\n	CONN_FIELDS;", "	struct flow4 flow;\n	CONN_FIELDS;\n	__u64 former;",
-	}})
+// addPersistent adds a persistent service.
+func (l *living) addPersistent() {
+	l.Helper()
+	l.addService(persistent(tcpService("10.20.0.2:80", "rr")), 1, 1, 1)
 }
 
-// newOlderRig is a rig with a director of that build.
-func newOlderRig(t testing.TB, spec *ebpf.CollectionSpec) *rig {
-	return newRigWith(t, func(r *rig) {
-		r.must(r.ns.Do(func() error {
-			in, err := currentInstance()
-			if err != nil {
-				return err
-			}
-			lock, err := in.lock(true)
-			if err != nil {
-				return err
-			}
-			defer lock.Close()
-			if err := in.loadSpec(spec, small, func(*ebpf.Collection) error { return nil }); err != nil {
-				return err
-			}
-			return nil
-		}))
-		r.open(Sizes{})
-	})
-}
-
-// disguise signs the rig's pins as those of the older build.
-func (r *rig) disguise() {
-	r.Helper()
-	r.must(os.Remove(filepath.Join(r.dir, objectPrefix+bpfobj.Fingerprint)), os.Mkdir(filepath.Join(r.dir, objectPrefix+"older"), 0o700))
-}
-
-// persistent adds clients of a persistent service.
+// persistent opens connections of clients of that service, and says how many templates there are.
 func (l *living) persistent(clients int) (templates int) {
 	l.Helper()
-	s := tcpService("10.20.0.2:80", "rr")
-	s.Flags, s.Timeout = model.Persistent, time.Minute
-	l.addService(s, 1, 1, 1)
 	for i := range clients {
 		client := fmt.Sprintf("10.10.1.%d:3000", 1+i)
 		l.kept[client] = l.establish(client, "10.20.0.2:80")
@@ -93,10 +53,11 @@ func (l *living) checkPersistent(what string) {
 // to be removed: what is said leads to an upgrade, which works.
 func TestOtherLayoutAdvisesUpgrade(t *testing.T) {
 	t.Parallel()
-	r := newOlderRig(t, olderBuild(t))
+	r := newRig(t, small)
 	r.must(r.attach(clientDev, serverDev, HookAuto))
-	l := newLiving(r, 3)
-	r.disguise()
+	l := newLiving(r, 0)
+	l.former()
+	l.converse(3)
 	advised := func(when string) {
 		err := r.ns.Do(func() error {
 			d, err := Open()
@@ -109,6 +70,7 @@ func TestOtherLayoutAdvisesUpgrade(t *testing.T) {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
+	r.close()
 	advised("before")
 	_, _, err := r.upgradeTo(ours(t), bpfobj.Fingerprint, "adopt the connections")
 	var k killedBefore
@@ -123,19 +85,19 @@ func TestOtherLayoutAdvisesUpgrade(t *testing.T) {
 	l.check("upgraded")
 }
 
-// An upgrade to a build whose connections have another layout takes them over
-// with their states, timeouts, templates and timer entries, though it is killed
+// An upgrade from a build whose connections are in other tables takes them over, though it is killed
 // before any of its steps.
 func TestUpgradeOfLayout(t *testing.T) {
 	t.Parallel()
-	spec := olderBuild(t)
-	for _, step := range []string{"", "hand over", "start the timers", "adopt the connections", "adopt a batch", "replace the programs on devices"} {
+	for _, step := range []string{"", "hand over", "wait for packets under way", "start the timers", "adopt the connections", "adopt a batch", "replace the programs on devices"} {
 		t.Run("killed before "+step, func(t *testing.T) {
-			r := newOlderRig(t, spec.Copy())
+			r := newRig(t, small)
 			r.must(r.attach(clientDev, serverDev, HookAuto))
-			l := newLiving(r, 20)
+			l := newLiving(r, 0)
+			l.addPersistent()
+			l.former()
+			l.converse(20)
 			templates := l.persistent(3)
-			r.disguise()
 			result, _, err := r.upgradeTo(ours(t), bpfobj.Fingerprint, step)
 			var k killedBefore
 			if errors.As(err, &k) != (step != "") {
@@ -151,7 +113,7 @@ func TestUpgradeOfLayout(t *testing.T) {
 			}
 			r.open(Sizes{})
 			l.enter()
-			if got, want := r.entries(r.maps.Conns4), len(l.servers)+len(l.kept)+templates; got != want {
+			if got, want := r.tableEntries(0), len(l.servers)+len(l.kept)+templates; got != want {
 				t.Errorf("%d entries, want %d", got, want)
 			}
 			r.close()

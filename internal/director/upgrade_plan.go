@@ -73,7 +73,7 @@ const (
 var policies = map[string]policy{
 	"barriers": own, "config": own, "stages": own, "xdp_stages": own, "clocks": own,
 
-	"conns4": adopt, "conns6": adopt, "wheel": adopt, "timer_entries4": adopt, "timer_entries6": adopt, "free_lists": adopt,
+	"block_pages": adopt, "spare_blocks": adopt, "bucket_blocks": adopt, "blocks": adopt, "pages": adopt, "shape": adopt,
 
 	"services": convert, "servers": convert, "order": convert, "marks": convert, "peers": convert, "state": convert,
 	"service_zeros": convert, "server_zeros": convert, "outbound": convert,
@@ -137,8 +137,10 @@ func planUpgrade(cur *pinnedBuild, spec *ebpf.CollectionSpec, to Build) (*Upgrad
 	}
 	p := &UpgradePlan{From: Build{cur.abi, cur.object}, To: to}
 	var refused []error
-	if err := checkEnumerations(cur, spec); err != nil {
-		refused = append(refused, err)
+	for _, check := range []func(*pinnedBuild, *ebpf.CollectionSpec) error{checkEnumerations, checkEntries} {
+		if err := check(cur, spec); err != nil {
+			refused = append(refused, err)
+		}
 	}
 	for name, want := range spec.Maps {
 		table := bpfobj.TableName(name)
@@ -157,7 +159,7 @@ func planUpgrade(cur *pinnedBuild, spec *ebpf.CollectionSpec, to Build) (*Upgrad
 		}
 	}
 	slices.SortFunc(p.Maps, func(a, b MapPlan) int { return strings.Compare(a.Name, b.Name) })
-	p.adoptTogether()
+	p.adoptTogether(cur)
 	if len(refused) > 0 {
 		return p, fmt.Errorf("this build cannot take over the tables of the loaded one, and nothing was changed (imbang detach and attach begin anew): %w", errors.Join(refused...))
 	}
@@ -194,7 +196,7 @@ func planMap(name string, cur *pinnedBuild, want *ebpf.MapSpec) (MapPlan, error)
 	case renew:
 		m.Differences = nil // it begins empty, whatever its layout was
 	case adopt:
-		m.Disposition = Adopted
+		return m, fmt.Errorf("map %s: %s", name, strings.Join(m.Differences, ", "))
 	case convert:
 		m.Disposition = Converted
 		if have.Type() != want.Type {
@@ -215,10 +217,9 @@ func planMap(name string, cur *pinnedBuild, want *ebpf.MapSpec) (MapPlan, error)
 	return m, nil
 }
 
-// adoptTogether: connections, their timer entries and the wheel refer to each
-// other. If one of them changed, all are renewed, and the connections entered again.
-func (p *UpgradePlan) adoptTogether() {
-	if p.Count(Adopted) == 0 {
+// adoptTogether: if the earlier build has its connections in other tables, they are entered again.
+func (p *UpgradePlan) adoptTogether(cur *pinnedBuild) {
+	if cur.maps[formerTables[0]] == nil {
 		return
 	}
 	for i, m := range p.Maps {
@@ -312,6 +313,33 @@ func checkEnumerations(cur *pinnedBuild, spec *ebpf.CollectionSpec) error {
 		after, _ := layout.Of(stored(is))
 		if d := before.Differences(after); len(d) > 0 {
 			return fmt.Errorf("enum %s: %s", e.Name, strings.Join(d, ", "))
+		}
+	}
+	return nil
+}
+
+// checkEntries refuses entries of the connection table that have another layout: blocks have them in
+// their bytes, which do not tell. The map scratch has their types.
+func checkEntries(cur *pinnedBuild, spec *ebpf.CollectionSpec) error {
+	m := cur.maps["scratch"]
+	if m == nil || cur.maps["block_pages"] == nil {
+		return nil
+	}
+	for _, name := range []string{"conn4", "conn6"} {
+		before, err := valueLayout(m, name)
+		if err != nil {
+			return err
+		}
+		var is *btf.Struct
+		if err := spec.Types.TypeByName(name, &is); err != nil {
+			return fmt.Errorf("struct %s: %w", name, err)
+		}
+		after, err := layout.Of(is)
+		if err != nil {
+			return fmt.Errorf("struct %s: %w", name, err)
+		}
+		if d := before.Differences(after); len(d) > 0 {
+			return fmt.Errorf("entries of the connection table: struct %s: %s", name, strings.Join(d, ", "))
 		}
 	}
 	return nil

@@ -93,13 +93,19 @@ func newLiving(r *rig, clients int) *living {
 	r.Helper()
 	l := &living{rig: r, servers: map[string]netip.AddrPort{}, kept: map[string]netip.AddrPort{}}
 	r.addService(tcpService(vip, "rr"), 1, 1, 1)
-	for i := range clients {
-		client := fmt.Sprintf("10.10.0.2:%d", 2000+i)
-		l.servers[client] = r.establish(client, vip)
-	}
+	l.converse(clients)
 	l.enter()
 	r.Cleanup(func() { l.entry.Close() })
 	return l
+}
+
+// converse opens connections of so many clients.
+func (l *living) converse(clients int) {
+	l.Helper()
+	for i := range clients {
+		client := fmt.Sprintf("10.10.0.2:%d", 2000+i)
+		l.servers[client] = l.establish(client, vip)
+	}
 }
 
 // enter takes the program of clients that is attached now. The rig is open.
@@ -163,12 +169,12 @@ func (l *living) counted(what string) {
 	if int(active) != len(l.servers) {
 		l.Errorf("%s: the servers count %d active connections, want %d", what, active, len(l.servers))
 	}
-	if got := l.entries(l.maps.Conns4); got != len(l.servers) {
+	if got := l.tableEntries(0); got != len(l.servers) {
 		l.Errorf("%s: %d connections in the table, want %d", what, got, len(l.servers))
 	}
 }
 
-// An upgrade to other programs keeps every connection with its timer entry, by
+// An upgrade to other programs keeps every connection and its time, by
 // both hooks; a packet that is still given to the earlier program is the later
 // one's.
 func TestUpgrade(t *testing.T) {
@@ -179,8 +185,13 @@ func TestUpgrade(t *testing.T) {
 		if err != nil {
 			t.Fatalf("after %q: %v", steps, err)
 		}
-		if !result.Upgraded || result.Resumed || result.Plan.Count(Adopted) != 0 {
+		if !result.Upgraded || result.Resumed || result.Plan.Count(Adopted) != 0 || result.Adopted != 0 {
 			t.Errorf("result %+v", result)
+		}
+		for _, m := range result.Plan.Maps {
+			if connectionTables[m.Name] && m.Disposition != Kept {
+				t.Errorf("%s is %s: %q", m.Name, m.Disposition, m.Differences)
+			}
 		}
 		l.check("upgraded")
 		l.counted("upgraded")
@@ -194,7 +205,7 @@ func TestUpgrade(t *testing.T) {
 		r.close()
 		l.check("with a short timeout")
 		r.open(Sizes{})
-		r.atLast(time.Minute, "connections expire", func() bool { return r.entries(r.maps.Conns4) == 0 })
+		r.atLast(time.Minute, "connections expire", func() bool { return r.tableEntries(0) == 0 })
 		// And to the compiled build, which commands are of.
 		if _, _, err = r.upgradeTo(ours(t), bpfobj.Fingerprint, ""); err != nil {
 			t.Fatal(err)

@@ -70,12 +70,12 @@ func (r *rig) wantLoad(v *Virtual, server int, active, inactive uint32) {
 func TestVirtualTimeEndsConnections(t *testing.T) {
 	r, v := newVirtual(t, tcpService(vip, "rr"), 1)
 	server := r.virtualSyn(v, client1)
-	r.must(v.TurnWheel())
+	r.must(v.Sweep())
 	r.wantLoad(v, server, 1, 0)
 	synRecv := defaultTimeouts[3]
-	r.must(v.SetTime(VirtualStart+synRecv-WheelTick), r.ns.Do(v.TurnWheel))
+	r.must(v.SetTime(VirtualStart+synRecv-VirtualTick), r.ns.Do(v.Sweep))
 	r.wantLoad(v, server, 1, 0)
-	r.must(v.SetTime(VirtualStart+synRecv+2*WheelTick), r.ns.Do(v.TurnWheel))
+	r.must(v.SetTime(VirtualStart+synRecv+2*VirtualTick), r.ns.Do(v.Sweep))
 	r.wantLoad(v, server, 0, 0)
 }
 
@@ -90,7 +90,7 @@ func TestRealTimeEndsNothing(t *testing.T) {
 	r.must(putConfig(v.d.maps.Config, set))
 	server := r.virtualSyn(v, client1)
 	time.Sleep(400 * time.Millisecond)
-	r.must(v.TurnWheel())
+	r.must(v.Sweep())
 	r.wantLoad(v, server, 1, 0)
 }
 
@@ -144,13 +144,20 @@ func TestVirtualResetForgets(t *testing.T) {
 		return all
 	}
 	first := draw()
-	for _, m := range []*ebpf.Map{v.d.maps.Conns4, v.d.maps.ReplyOwners, v.d.maps.Localities} {
+	for _, m := range []*ebpf.Map{v.d.maps.ReplyOwners, v.d.maps.Localities} {
 		if r.entries(m) == 0 {
 			t.Errorf("%s has nothing to forget", m)
 		}
 	}
+	table := &rig{TB: t, Director: v.d}
+	if table.conns() == 0 {
+		t.Error("the connection table has nothing to forget")
+	}
 	r.must(v.Reset(1))
-	for _, m := range []*ebpf.Map{v.d.maps.Conns4, v.d.maps.Reverse4, v.d.maps.ReplyOwners, v.d.maps.Localities, v.d.maps.Services} {
+	if n, lines := table.conns(), table.linesInUse(); n != 0 || lines != 0 {
+		t.Errorf("the connection table has %d entries left, in %d lines", n, lines)
+	}
+	for _, m := range []*ebpf.Map{v.d.maps.Reverse4, v.d.maps.ReplyOwners, v.d.maps.Localities, v.d.maps.Services} {
 		if n := r.entries(m); n != 0 {
 			t.Errorf("%s has %d elements left", m, n)
 		}

@@ -86,10 +86,14 @@ func TestWeightTouchesNothingElse(t *testing.T) {
 		m := &r.maps
 		all := map[string]map[string]string{}
 		for name, m := range map[string]*ebpf.Map{
-			"services": m.Services, "order": m.Order, "conns": m.Conns4, "reverse": m.Reverse4, "owners": m.ReplyOwners, "outbound": m.Outbound,
+			"services": m.Services, "order": m.Order, "reverse": m.Reverse4, "owners": m.ReplyOwners, "outbound": m.Outbound,
 			"service zeros": m.ServiceZeros, "server zeros": m.ServerZeros, "service births": m.ServiceBirths, "server births": m.ServerBirths,
 		} {
 			all[name] = r.all(m)
+		}
+		all["conns"] = map[string]string{}
+		for _, e := range r.inTable(0) {
+			all["conns"][flowText(e.Flow)] = fmt.Sprint(e)
 		}
 		for id := range uint32(8) {
 			s := r.kernelServer(id)
@@ -382,7 +386,7 @@ func downDrains(t *testing.T, r *rig) {
 	since := r.kernelServer(0).Quiescent
 	r.atLast(time.Minute, "the connection of a server that is down ends", func() bool {
 		r.fromClient(testenv.TCP(client1, vip, "A"))
-		return r.entries(r.maps.Conns4) == 0
+		return r.tableEntries(0) == 0
 	})
 	if now := r.kernelServer(0).Quiescent; now != since {
 		t.Errorf("down since %d, before since %d", now, since)

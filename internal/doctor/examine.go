@@ -44,14 +44,13 @@ func examineDirector(r report, f Facts) {
 		r.problem(f.attachAgain(""), "the %ss' device it was attached to is gone", side)
 	}
 	r.ok("it is attached in mode %s to %s", f.mode(), strings.Join(attachedTo(f), " and "))
-	for i, family := range []string{"IPv4", "IPv6"} {
-		switch n, room := f.Connections[i], uint64(f.Capacity); {
-		case room == 0:
-		case n >= room:
-			r.problem("imbang settings drop_entry=1", "the table of %s connections is full (%d): new ones are dropped; more room needs imbang detach, then attach --max-connections %d", family, n, 2*room)
-		case n*10 >= room*8:
-			r.warn("imbang settings drop_entry=1", "%d of %d %s connections are in use; more room needs imbang detach, then attach --max-connections %d", n, room, family, 2*room)
-		}
+	// A connection of IPv6 takes the room of two.
+	switch n, room := f.Connections[0]+2*f.Connections[1], uint64(f.Capacity); {
+	case room == 0:
+	case n >= room:
+		r.problem("imbang settings drop_entry=1", "the connection table is full (%d of IPv4, %d of IPv6): new ones are dropped; more room needs imbang detach, then attach --max-connections %d", f.Connections[0], f.Connections[1], 2*room)
+	case n*10 >= room*8:
+		r.warn("imbang settings drop_entry=1", "%d%% of the connection table is in use (%d connections of IPv4, %d of IPv6); more room needs imbang detach, then attach --max-connections %d", n*100/room, f.Connections[0], f.Connections[1], 2*room)
 	}
 }
 

@@ -19,7 +19,7 @@ type Facts struct {
 	Loaded          bool
 	Attachments     []director.Attachment
 	Gone            []string // sides whose device is gone
-	Capacity        uint32   // connections of a family
+	Capacity        uint32   // connections of IPv4; one of IPv6 takes the room of two
 	Connections     [2]uint64
 	Services        []Service
 	ServicesMissing bool   // imbang run has the alarm service-missing

@@ -33,6 +33,9 @@ var bpfMaps = map[string]struct{ writer, contents string }{
 	"allowances":       {byPrograms, "ICMP errors that each sender may still get"},
 	"asked":            {byPrograms, "XDP: neighbours whose hardware address was confirmed a moment ago"},
 	"barriers":         {byCommands, "written to wait until no program reads a former value"},
+	"block_pages":      {byCommands, "memory of the connection table: pages of 8 blocks"},
+	"blocks":           {byPrograms, "which blocks of the connection table are in use"},
+	"bucket_blocks":    {byPrograms, "the blocks that have the connection table's buckets"},
 	"bucket_tables":    {byPrograms, "hash tables of dh and sh"},
 	"cache":            {byPrograms, "whether routes depend on source addresses, how long blocks of destinations are; memory in which a table of mh is built"},
 	"call_numbers":     {byPrograms, "persistence engine: Call-IDs by number"},
@@ -42,14 +45,11 @@ var bpfMaps = map[string]struct{ writer, contents string }{
 	"clocks":           {byPrograms, "timers of expiry, rates and the sweep of drop_entry"},
 	"config":           {byCommands, "settings, timeouts, generation of the table; random key of the challenges; ids and extents that must not be reused yet"},
 	"conn_records":     {byCommands, "import: connections to be entered"},
-	"conns4":           {byPrograms, "IPv4 connections and templates, by the client's flow"},
-	"conns6":           {byPrograms, "the same of IPv6"},
 	"cuttings":         {byPrograms, "the packet that is being fragmented"},
 	"failover_words":   {byElections, "failover: until when packets are dropped or handed over, and whether addresses are guarded"},
 	"follow_rings":     {byPrograms, "ring buffer of each follower"},
 	"followers":        {byFollowers, "rule and lease of each follower"},
 	"fragments":        {byPrograms, "ports of fragmented packets"},
-	"free_lists":       {byPrograms, "free timer entries"},
 	"hand_overs":       {byElections, "failover: by device, the director that packets are handed to"},
 	"hairpins":         {byPrograms, "from a client's flow to its server's, where client and server are in one network"},
 	"guarded":          {byElections, "failover: virtual addresses that a lease is needed for"},
@@ -67,6 +67,7 @@ var bpfMaps = map[string]struct{ writer, contents string }{
 	"marks":            {byCommands, "firewall marks by destination (`imbang mark`)"},
 	"order":            {byCommands, "ids of each service's servers, in order"},
 	"outbound":         {byCommands, "servers that may open connections to clients"},
+	"pages":            {byCommands, "how many blocks the connection table has in pages, and may have"},
 	"peer_directors":   {byElections, "failover: hardware addresses of other directors"},
 	"peers":            {byCommands, "veth devices whose other end is in another network namespace"},
 	"proofs":           {byPrograms, "clients, IPv4 addresses and IPv6 /64, that replied to a challenge"},
@@ -88,15 +89,14 @@ var bpfMaps = map[string]struct{ writer, contents string }{
 	"service_rates":    {byPrograms, "rates of each service"},
 	"service_states":   {byPrograms, "what the scheduler of each service remembers"},
 	"service_zeros":    {byCommands, "as `server_zeros`, of services"},
+	"shape":            {byPrograms, "how many buckets the connection table has"},
+	"spare_blocks":     {byPrograms, "blocks of the connection table that programs allocated, as no page was left"},
 	"services":         {byCommands, "virtual services"},
 	"stages":           {byCommands, "program of the whole path, for a tail call; upgrade: programs of the next build"},
 	"state":            {byPrograms, "state of the SYN flood detection, where unproven entries are most, and of Linux's defence modes; whether the reverse tables ever had an entry"},
-	"timer_entries4":   {byPrograms, "timer entries of IPv4 connections"},
-	"timer_entries6":   {byPrograms, "timer entries of IPv6 connections"},
 	"unheard":          {byPrograms, "events that a tracer's or follower's ring had no room for"},
 	"tracers":          {byFollowers, "filter and lease of each tracer"},
 	"trees":            {byPrograms, "tournament trees of schedulers by cost"},
-	"wheel":            {byPrograms, "slots of the timer wheel"},
 	"xdp_stages":       {byCommands, "the same of XDP"},
 }
 
@@ -202,7 +202,7 @@ those of connections, services and servers.
 | --- | --- |
 | kept | both builds use the map. A build with another layout is refused |
 | kept or converted | if the layout differs, the contents are copied field by field |
-| kept or adopted | if the layout differs, the connections are entered again, one by one |
+| kept or adopted | kept; if the earlier build has its connections in other maps (ABI 1 or 2), they are entered again, one by one. A build with another layout is refused |
 | kept or renewed | a cache or working memory: if the layout differs, it begins empty |
 | renewed | each build has a map of its own; settings are copied |
 

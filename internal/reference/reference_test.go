@@ -99,7 +99,7 @@ func TestPagesSayWhatTheyAreAbout(t *testing.T) {
 		"imbang-lab/bench-path.md": "# imbang-lab bench path",
 		"settings.md":              "| `conn_reuse_mode` | 1 |",
 		"reasons.md":               "| dropped | `table full` |",
-		"audit.md":                 "| `no-timer` |",
+		"audit.md":                 "| `unreached` |",
 		"ipvsadm.md":               "`mh-fallback`, `mh-port`",
 		"study.md":                 "| `cluster.servers[].speed` | number |",
 		"configuration.md":         "| `services[].forward` | `masquerading`, `direct-routing`, `tunnel` |",

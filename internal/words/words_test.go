@@ -19,7 +19,7 @@ import (
 // instead. They are found in any case, and over the ends of lines.
 var phrases = map[string]string{
 	"appointment":                 "timer entry",
-	"appointments":                "timer entries",
+	"appointments":                "timers",
 	"journey":                     "route",
 	"unfinished checksum":         "partial checksum",
 	"unfinished checksums":        "partial checksums",

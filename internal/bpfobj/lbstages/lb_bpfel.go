@@ -54,6 +54,8 @@ const (
 	LbMapAllowances      = "allowances"
 	LbMapAsked           = "asked"
 	LbMapBarriers        = "barriers"
+	LbMapBlockPages      = "block_pages"
+	LbMapBucketBlocks    = "bucket_blocks"
 	LbMapBucketTables    = "bucket_tables"
 	LbMapCallNumbers     = "call_numbers"
 	LbMapCallRecords     = "call_records"
@@ -62,8 +64,6 @@ const (
 	LbMapClientCounts    = "client_counts"
 	LbMapClocks          = "clocks"
 	LbMapConnRecords     = "conn_records"
-	LbMapConns4          = "conns4"
-	LbMapConns6          = "conns6"
 	LbMapCrowds          = "crowds"
 	LbMapCuttings        = "cuttings"
 	LbMapFailoverWords   = "failover_words"
@@ -71,7 +71,6 @@ const (
 	LbMapFollowRings     = "follow_rings"
 	LbMapFollowers       = "followers"
 	LbMapFragments       = "fragments"
-	LbMapFreeLists       = "free_lists"
 	LbMapGuarded         = "guarded"
 	LbMapHairpins        = "hairpins"
 	LbMapHandOvers       = "hand_overs"
@@ -108,13 +107,11 @@ const (
 	LbMapServiceStates   = "service_states"
 	LbMapServiceZeros    = "service_zeros"
 	LbMapServices        = "services"
+	LbMapSpareBlocks     = "spare_blocks"
 	LbMapStages          = "stages"
-	LbMapTimerEntries4   = "timer_entries4"
-	LbMapTimerEntries6   = "timer_entries6"
 	LbMapTracers         = "tracers"
 	LbMapTrees           = "trees"
 	LbMapUnheard         = "unheard"
-	LbMapWheel           = "wheel"
 	LbMapXdpStages       = "xdp_stages"
 	LbProgAdoptConns     = "adopt_conns"
 	LbProgEndOrphans     = "end_orphans"
@@ -130,6 +127,7 @@ const (
 	LbProgRepairTable    = "repair_table"
 	LbProgStartClocks    = "start_clocks"
 	LbProgTableChanged   = "table_changed"
+	LbProgTrimTable      = "trim_table"
 	LbVarStageCounts     = "stage_counts"
 	LbVarStagesMeasured  = "stages_measured"
 )
@@ -190,6 +188,7 @@ type LbProgramSpecs struct {
 	RepairTable  *ebpf.ProgramSpec `ebpf:"repair_table"`
 	StartClocks  *ebpf.ProgramSpec `ebpf:"start_clocks"`
 	TableChanged *ebpf.ProgramSpec `ebpf:"table_changed"`
+	TrimTable    *ebpf.ProgramSpec `ebpf:"trim_table"`
 }
 
 // LbMapSpecs contains maps before they are loaded into the kernel.
@@ -200,6 +199,8 @@ type LbMapSpecs struct {
 	Allowances      *ebpf.MapSpec `ebpf:"allowances"`
 	Asked           *ebpf.MapSpec `ebpf:"asked"`
 	Barriers        *ebpf.MapSpec `ebpf:"barriers"`
+	BlockPages      *ebpf.MapSpec `ebpf:"block_pages"`
+	BucketBlocks    *ebpf.MapSpec `ebpf:"bucket_blocks"`
 	BucketTables    *ebpf.MapSpec `ebpf:"bucket_tables"`
 	CallNumbers     *ebpf.MapSpec `ebpf:"call_numbers"`
 	CallRecords     *ebpf.MapSpec `ebpf:"call_records"`
@@ -208,8 +209,6 @@ type LbMapSpecs struct {
 	ClientCounts    *ebpf.MapSpec `ebpf:"client_counts"`
 	Clocks          *ebpf.MapSpec `ebpf:"clocks"`
 	ConnRecords     *ebpf.MapSpec `ebpf:"conn_records"`
-	Conns4          *ebpf.MapSpec `ebpf:"conns4"`
-	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
 	Crowds          *ebpf.MapSpec `ebpf:"crowds"`
 	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
 	FailoverWords   *ebpf.MapSpec `ebpf:"failover_words"`
@@ -217,7 +216,6 @@ type LbMapSpecs struct {
 	FollowRings     *ebpf.MapSpec `ebpf:"follow_rings"`
 	Followers       *ebpf.MapSpec `ebpf:"followers"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
-	FreeLists       *ebpf.MapSpec `ebpf:"free_lists"`
 	Guarded         *ebpf.MapSpec `ebpf:"guarded"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	HandOvers       *ebpf.MapSpec `ebpf:"hand_overs"`
@@ -254,13 +252,11 @@ type LbMapSpecs struct {
 	ServiceStates   *ebpf.MapSpec `ebpf:"service_states"`
 	ServiceZeros    *ebpf.MapSpec `ebpf:"service_zeros"`
 	Services        *ebpf.MapSpec `ebpf:"services"`
+	SpareBlocks     *ebpf.MapSpec `ebpf:"spare_blocks"`
 	Stages          *ebpf.MapSpec `ebpf:"stages"`
-	TimerEntries4   *ebpf.MapSpec `ebpf:"timer_entries4"`
-	TimerEntries6   *ebpf.MapSpec `ebpf:"timer_entries6"`
 	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
 	Trees           *ebpf.MapSpec `ebpf:"trees"`
 	Unheard         *ebpf.MapSpec `ebpf:"unheard"`
-	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
 	XdpStages       *ebpf.MapSpec `ebpf:"xdp_stages"`
 }
 
@@ -296,6 +292,8 @@ type LbMaps struct {
 	Allowances      *ebpf.Map `ebpf:"allowances"`
 	Asked           *ebpf.Map `ebpf:"asked"`
 	Barriers        *ebpf.Map `ebpf:"barriers"`
+	BlockPages      *ebpf.Map `ebpf:"block_pages"`
+	BucketBlocks    *ebpf.Map `ebpf:"bucket_blocks"`
 	BucketTables    *ebpf.Map `ebpf:"bucket_tables"`
 	CallNumbers     *ebpf.Map `ebpf:"call_numbers"`
 	CallRecords     *ebpf.Map `ebpf:"call_records"`
@@ -304,8 +302,6 @@ type LbMaps struct {
 	ClientCounts    *ebpf.Map `ebpf:"client_counts"`
 	Clocks          *ebpf.Map `ebpf:"clocks"`
 	ConnRecords     *ebpf.Map `ebpf:"conn_records"`
-	Conns4          *ebpf.Map `ebpf:"conns4"`
-	Conns6          *ebpf.Map `ebpf:"conns6"`
 	Crowds          *ebpf.Map `ebpf:"crowds"`
 	Cuttings        *ebpf.Map `ebpf:"cuttings"`
 	FailoverWords   *ebpf.Map `ebpf:"failover_words"`
@@ -313,7 +309,6 @@ type LbMaps struct {
 	FollowRings     *ebpf.Map `ebpf:"follow_rings"`
 	Followers       *ebpf.Map `ebpf:"followers"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
-	FreeLists       *ebpf.Map `ebpf:"free_lists"`
 	Guarded         *ebpf.Map `ebpf:"guarded"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	HandOvers       *ebpf.Map `ebpf:"hand_overs"`
@@ -350,13 +345,11 @@ type LbMaps struct {
 	ServiceStates   *ebpf.Map `ebpf:"service_states"`
 	ServiceZeros    *ebpf.Map `ebpf:"service_zeros"`
 	Services        *ebpf.Map `ebpf:"services"`
+	SpareBlocks     *ebpf.Map `ebpf:"spare_blocks"`
 	Stages          *ebpf.Map `ebpf:"stages"`
-	TimerEntries4   *ebpf.Map `ebpf:"timer_entries4"`
-	TimerEntries6   *ebpf.Map `ebpf:"timer_entries6"`
 	Tracers         *ebpf.Map `ebpf:"tracers"`
 	Trees           *ebpf.Map `ebpf:"trees"`
 	Unheard         *ebpf.Map `ebpf:"unheard"`
-	Wheel           *ebpf.Map `ebpf:"wheel"`
 	XdpStages       *ebpf.Map `ebpf:"xdp_stages"`
 }
 
@@ -366,6 +359,8 @@ func (m *LbMaps) Close() error {
 		m.Allowances,
 		m.Asked,
 		m.Barriers,
+		m.BlockPages,
+		m.BucketBlocks,
 		m.BucketTables,
 		m.CallNumbers,
 		m.CallRecords,
@@ -374,8 +369,6 @@ func (m *LbMaps) Close() error {
 		m.ClientCounts,
 		m.Clocks,
 		m.ConnRecords,
-		m.Conns4,
-		m.Conns6,
 		m.Crowds,
 		m.Cuttings,
 		m.FailoverWords,
@@ -383,7 +376,6 @@ func (m *LbMaps) Close() error {
 		m.FollowRings,
 		m.Followers,
 		m.Fragments,
-		m.FreeLists,
 		m.Guarded,
 		m.Hairpins,
 		m.HandOvers,
@@ -420,13 +412,11 @@ func (m *LbMaps) Close() error {
 		m.ServiceStates,
 		m.ServiceZeros,
 		m.Services,
+		m.SpareBlocks,
 		m.Stages,
-		m.TimerEntries4,
-		m.TimerEntries6,
 		m.Tracers,
 		m.Trees,
 		m.Unheard,
-		m.Wheel,
 		m.XdpStages,
 	)
 }
@@ -457,6 +447,7 @@ type LbPrograms struct {
 	RepairTable  *ebpf.Program `ebpf:"repair_table"`
 	StartClocks  *ebpf.Program `ebpf:"start_clocks"`
 	TableChanged *ebpf.Program `ebpf:"table_changed"`
+	TrimTable    *ebpf.Program `ebpf:"trim_table"`
 }
 
 func (p *LbPrograms) Close() error {
@@ -475,6 +466,7 @@ func (p *LbPrograms) Close() error {
 		p.RepairTable,
 		p.StartClocks,
 		p.TableChanged,
+		p.TrimTable,
 	)
 }
 

@@ -60,7 +60,7 @@ func (c *Controls) Seed(seed uint64) {
 func (c *Controls) SetTries(n uint32) { atomic.StoreUint32(&c.c.FewTries, n) }
 
 // TimersOff keeps start_clocks from starting timers: time passes only by the
-// programs turn_wheel, beat_rates and beat_sweep. It is set before the director
+// programs sweep_now, beat_rates and beat_sweep. It is set before the director
 // starts its timers.
 func (c *Controls) TimersOff() { atomic.StoreUint32(&c.c.TimersOff, 1) }
 
@@ -116,7 +116,7 @@ func (h Hook) Expired() int { return int(atomic.LoadUint32(&h.s.Expired)) }
 
 // faultMaps are the names of enum fault_map.
 var faultMaps = [LbFaultMapFAULT_MAPS]string{
-	"conns4", "conns6", "reverse4", "reverse6", "hairpins", "calls", "call_numbers", "fragments", "allowances", "proofs",
+	"spare_blocks", "reverse4", "reverse6", "hairpins", "calls", "call_numbers", "fragments", "allowances", "proofs",
 	"localities", "locality_sets", "bucket_tables", "maglevs",
 }
 

@@ -22,7 +22,7 @@ type LbControls struct {
 	TimersOff uint32
 	Pad       LbFaultMap
 	Hooks     [32]LbHookState
-	Faults    [14]LbMapFaults
+	Faults    [13]LbMapFaults
 }
 
 type LbFault struct {
@@ -36,21 +36,20 @@ type LbFault struct {
 type LbFaultMap uint32
 
 const (
-	LbFaultMapFAULT_conns4       LbFaultMap = 0
-	LbFaultMapFAULT_conns6       LbFaultMap = 1
-	LbFaultMapFAULT_reverse4     LbFaultMap = 2
-	LbFaultMapFAULT_reverse6     LbFaultMap = 3
-	LbFaultMapFAULT_hairpins     LbFaultMap = 4
-	LbFaultMapFAULT_calls        LbFaultMap = 5
-	LbFaultMapFAULT_callNumbers  LbFaultMap = 6
-	LbFaultMapFAULT_fragments    LbFaultMap = 7
-	LbFaultMapFAULT_allowances   LbFaultMap = 8
-	LbFaultMapFAULT_proofs       LbFaultMap = 9
-	LbFaultMapFAULT_localities   LbFaultMap = 10
-	LbFaultMapFAULT_localitySets LbFaultMap = 11
-	LbFaultMapFAULT_bucketTables LbFaultMap = 12
-	LbFaultMapFAULT_maglevs      LbFaultMap = 13
-	LbFaultMapFAULT_MAPS         LbFaultMap = 14
+	LbFaultMapFAULT_spareBlocks  LbFaultMap = 0
+	LbFaultMapFAULT_reverse4     LbFaultMap = 1
+	LbFaultMapFAULT_reverse6     LbFaultMap = 2
+	LbFaultMapFAULT_hairpins     LbFaultMap = 3
+	LbFaultMapFAULT_calls        LbFaultMap = 4
+	LbFaultMapFAULT_callNumbers  LbFaultMap = 5
+	LbFaultMapFAULT_fragments    LbFaultMap = 6
+	LbFaultMapFAULT_allowances   LbFaultMap = 7
+	LbFaultMapFAULT_proofs       LbFaultMap = 8
+	LbFaultMapFAULT_localities   LbFaultMap = 9
+	LbFaultMapFAULT_localitySets LbFaultMap = 10
+	LbFaultMapFAULT_bucketTables LbFaultMap = 11
+	LbFaultMapFAULT_maglevs      LbFaultMap = 12
+	LbFaultMapFAULT_MAPS         LbFaultMap = 13
 )
 
 type LbHookPoint uint32
@@ -62,31 +61,27 @@ const (
 	LbHookPointPOINT_CONN_FAST           LbHookPoint = 3
 	LbHookPointPOINT_CONN_MARK           LbHookPoint = 4
 	LbHookPointPOINT_CONN_EXTEND         LbHookPoint = 5
-	LbHookPointPOINT_CONN_TICK           LbHookPoint = 6
-	LbHookPointPOINT_CONN_COUNT          LbHookPoint = 7
-	LbHookPointPOINT_CONN_ENDED          LbHookPoint = 8
-	LbHookPointPOINT_CONN_INSERT         LbHookPoint = 9
-	LbHookPointPOINT_CONN_INSERTED       LbHookPoint = 10
-	LbHookPointPOINT_CONN_OPEN           LbHookPoint = 11
-	LbHookPointPOINT_CONN_DUE            LbHookPoint = 12
-	LbHookPointPOINT_CONN_HOLD           LbHookPoint = 13
-	LbHookPointPOINT_CONN_MOVED          LbHookPoint = 14
-	LbHookPointPOINT_REVERSE_FOUND       LbHookPoint = 15
-	LbHookPointPOINT_ENTRY_TAKE          LbHookPoint = 16
-	LbHookPointPOINT_ENTRY_GIVE          LbHookPoint = 17
-	LbHookPointPOINT_WHEEL_ENTER         LbHookPoint = 18
-	LbHookPointPOINT_SERVICE_FOUND       LbHookPoint = 19
-	LbHookPointPOINT_PICK_FOR            LbHookPoint = 20
-	LbHookPointPOINT_CHOOSE              LbHookPoint = 21
-	LbHookPointPOINT_RR                  LbHookPoint = 22
-	LbHookPointPOINT_WRR                 LbHookPoint = 23
-	LbHookPointPOINT_TABLE               LbHookPoint = 24
-	LbHookPointPOINT_LOCALITY_PUT        LbHookPoint = 25
-	LbHookPointPOINT_LOCALITY_SET        LbHookPoint = 26
-	LbHookPointPOINT_TEMPLATE_HOLD       LbHookPoint = 27
-	LbHookPointPOINT_TEMPLATE_RELEASE    LbHookPoint = 28
-	LbHookPointPOINT_TEMPLATE_INVALIDATE LbHookPoint = 29
-	LbHookPointPOINT_TEMPLATE_OPEN       LbHookPoint = 30
+	LbHookPointPOINT_CONN_COUNT          LbHookPoint = 6
+	LbHookPointPOINT_CONN_ENDED          LbHookPoint = 7
+	LbHookPointPOINT_CONN_INSERT         LbHookPoint = 8
+	LbHookPointPOINT_CONN_INSERTED       LbHookPoint = 9
+	LbHookPointPOINT_CONN_OPEN           LbHookPoint = 10
+	LbHookPointPOINT_CONN_DUE            LbHookPoint = 11
+	LbHookPointPOINT_CONN_HOLD           LbHookPoint = 12
+	LbHookPointPOINT_CONN_MOVED          LbHookPoint = 13
+	LbHookPointPOINT_REVERSE_FOUND       LbHookPoint = 14
+	LbHookPointPOINT_SERVICE_FOUND       LbHookPoint = 15
+	LbHookPointPOINT_PICK_FOR            LbHookPoint = 16
+	LbHookPointPOINT_CHOOSE              LbHookPoint = 17
+	LbHookPointPOINT_RR                  LbHookPoint = 18
+	LbHookPointPOINT_WRR                 LbHookPoint = 19
+	LbHookPointPOINT_TABLE               LbHookPoint = 20
+	LbHookPointPOINT_LOCALITY_PUT        LbHookPoint = 21
+	LbHookPointPOINT_LOCALITY_SET        LbHookPoint = 22
+	LbHookPointPOINT_TEMPLATE_HOLD       LbHookPoint = 23
+	LbHookPointPOINT_TEMPLATE_RELEASE    LbHookPoint = 24
+	LbHookPointPOINT_TEMPLATE_INVALIDATE LbHookPoint = 25
+	LbHookPointPOINT_TEMPLATE_OPEN       LbHookPoint = 26
 )
 
 type LbHookState struct {
@@ -114,6 +109,8 @@ const (
 	LbMapAllowances      = "allowances"
 	LbMapAsked           = "asked"
 	LbMapBarriers        = "barriers"
+	LbMapBlockPages      = "block_pages"
+	LbMapBucketBlocks    = "bucket_blocks"
 	LbMapBucketTables    = "bucket_tables"
 	LbMapCallNumbers     = "call_numbers"
 	LbMapCallRecords     = "call_records"
@@ -122,8 +119,6 @@ const (
 	LbMapClientCounts    = "client_counts"
 	LbMapClocks          = "clocks"
 	LbMapConnRecords     = "conn_records"
-	LbMapConns4          = "conns4"
-	LbMapConns6          = "conns6"
 	LbMapCrowds          = "crowds"
 	LbMapCuttings        = "cuttings"
 	LbMapFailoverWords   = "failover_words"
@@ -131,7 +126,6 @@ const (
 	LbMapFollowRings     = "follow_rings"
 	LbMapFollowers       = "followers"
 	LbMapFragments       = "fragments"
-	LbMapFreeLists       = "free_lists"
 	LbMapGuarded         = "guarded"
 	LbMapHairpins        = "hairpins"
 	LbMapHandOvers       = "hand_overs"
@@ -168,13 +162,11 @@ const (
 	LbMapServiceStates   = "service_states"
 	LbMapServiceZeros    = "service_zeros"
 	LbMapServices        = "services"
+	LbMapSpareBlocks     = "spare_blocks"
 	LbMapStages          = "stages"
-	LbMapTimerEntries4   = "timer_entries4"
-	LbMapTimerEntries6   = "timer_entries6"
 	LbMapTracers         = "tracers"
 	LbMapTrees           = "trees"
 	LbMapUnheard         = "unheard"
-	LbMapWheel           = "wheel"
 	LbMapXdpStages       = "xdp_stages"
 	LbProgAdoptConns     = "adopt_conns"
 	LbProgBeatRates      = "beat_rates"
@@ -191,8 +183,9 @@ const (
 	LbProgLbXdpServer    = "lb_xdp_server"
 	LbProgRepairTable    = "repair_table"
 	LbProgStartClocks    = "start_clocks"
+	LbProgSweepNow       = "sweep_now"
 	LbProgTableChanged   = "table_changed"
-	LbProgTurnWheel      = "turn_wheel"
+	LbProgTrimTable      = "trim_table"
 	LbVarVariant         = "variant"
 )
 
@@ -253,8 +246,9 @@ type LbProgramSpecs struct {
 	LbXdpServer  *ebpf.ProgramSpec `ebpf:"lb_xdp_server"`
 	RepairTable  *ebpf.ProgramSpec `ebpf:"repair_table"`
 	StartClocks  *ebpf.ProgramSpec `ebpf:"start_clocks"`
+	SweepNow     *ebpf.ProgramSpec `ebpf:"sweep_now"`
 	TableChanged *ebpf.ProgramSpec `ebpf:"table_changed"`
-	TurnWheel    *ebpf.ProgramSpec `ebpf:"turn_wheel"`
+	TrimTable    *ebpf.ProgramSpec `ebpf:"trim_table"`
 }
 
 // LbMapSpecs contains maps before they are loaded into the kernel.
@@ -265,6 +259,8 @@ type LbMapSpecs struct {
 	Allowances      *ebpf.MapSpec `ebpf:"allowances"`
 	Asked           *ebpf.MapSpec `ebpf:"asked"`
 	Barriers        *ebpf.MapSpec `ebpf:"barriers"`
+	BlockPages      *ebpf.MapSpec `ebpf:"block_pages"`
+	BucketBlocks    *ebpf.MapSpec `ebpf:"bucket_blocks"`
 	BucketTables    *ebpf.MapSpec `ebpf:"bucket_tables"`
 	CallNumbers     *ebpf.MapSpec `ebpf:"call_numbers"`
 	CallRecords     *ebpf.MapSpec `ebpf:"call_records"`
@@ -273,8 +269,6 @@ type LbMapSpecs struct {
 	ClientCounts    *ebpf.MapSpec `ebpf:"client_counts"`
 	Clocks          *ebpf.MapSpec `ebpf:"clocks"`
 	ConnRecords     *ebpf.MapSpec `ebpf:"conn_records"`
-	Conns4          *ebpf.MapSpec `ebpf:"conns4"`
-	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
 	Crowds          *ebpf.MapSpec `ebpf:"crowds"`
 	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
 	FailoverWords   *ebpf.MapSpec `ebpf:"failover_words"`
@@ -282,7 +276,6 @@ type LbMapSpecs struct {
 	FollowRings     *ebpf.MapSpec `ebpf:"follow_rings"`
 	Followers       *ebpf.MapSpec `ebpf:"followers"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
-	FreeLists       *ebpf.MapSpec `ebpf:"free_lists"`
 	Guarded         *ebpf.MapSpec `ebpf:"guarded"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	HandOvers       *ebpf.MapSpec `ebpf:"hand_overs"`
@@ -319,13 +312,11 @@ type LbMapSpecs struct {
 	ServiceStates   *ebpf.MapSpec `ebpf:"service_states"`
 	ServiceZeros    *ebpf.MapSpec `ebpf:"service_zeros"`
 	Services        *ebpf.MapSpec `ebpf:"services"`
+	SpareBlocks     *ebpf.MapSpec `ebpf:"spare_blocks"`
 	Stages          *ebpf.MapSpec `ebpf:"stages"`
-	TimerEntries4   *ebpf.MapSpec `ebpf:"timer_entries4"`
-	TimerEntries6   *ebpf.MapSpec `ebpf:"timer_entries6"`
 	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
 	Trees           *ebpf.MapSpec `ebpf:"trees"`
 	Unheard         *ebpf.MapSpec `ebpf:"unheard"`
-	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
 	XdpStages       *ebpf.MapSpec `ebpf:"xdp_stages"`
 }
 
@@ -360,6 +351,8 @@ type LbMaps struct {
 	Allowances      *ebpf.Map `ebpf:"allowances"`
 	Asked           *ebpf.Map `ebpf:"asked"`
 	Barriers        *ebpf.Map `ebpf:"barriers"`
+	BlockPages      *ebpf.Map `ebpf:"block_pages"`
+	BucketBlocks    *ebpf.Map `ebpf:"bucket_blocks"`
 	BucketTables    *ebpf.Map `ebpf:"bucket_tables"`
 	CallNumbers     *ebpf.Map `ebpf:"call_numbers"`
 	CallRecords     *ebpf.Map `ebpf:"call_records"`
@@ -368,8 +361,6 @@ type LbMaps struct {
 	ClientCounts    *ebpf.Map `ebpf:"client_counts"`
 	Clocks          *ebpf.Map `ebpf:"clocks"`
 	ConnRecords     *ebpf.Map `ebpf:"conn_records"`
-	Conns4          *ebpf.Map `ebpf:"conns4"`
-	Conns6          *ebpf.Map `ebpf:"conns6"`
 	Crowds          *ebpf.Map `ebpf:"crowds"`
 	Cuttings        *ebpf.Map `ebpf:"cuttings"`
 	FailoverWords   *ebpf.Map `ebpf:"failover_words"`
@@ -377,7 +368,6 @@ type LbMaps struct {
 	FollowRings     *ebpf.Map `ebpf:"follow_rings"`
 	Followers       *ebpf.Map `ebpf:"followers"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
-	FreeLists       *ebpf.Map `ebpf:"free_lists"`
 	Guarded         *ebpf.Map `ebpf:"guarded"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	HandOvers       *ebpf.Map `ebpf:"hand_overs"`
@@ -414,13 +404,11 @@ type LbMaps struct {
 	ServiceStates   *ebpf.Map `ebpf:"service_states"`
 	ServiceZeros    *ebpf.Map `ebpf:"service_zeros"`
 	Services        *ebpf.Map `ebpf:"services"`
+	SpareBlocks     *ebpf.Map `ebpf:"spare_blocks"`
 	Stages          *ebpf.Map `ebpf:"stages"`
-	TimerEntries4   *ebpf.Map `ebpf:"timer_entries4"`
-	TimerEntries6   *ebpf.Map `ebpf:"timer_entries6"`
 	Tracers         *ebpf.Map `ebpf:"tracers"`
 	Trees           *ebpf.Map `ebpf:"trees"`
 	Unheard         *ebpf.Map `ebpf:"unheard"`
-	Wheel           *ebpf.Map `ebpf:"wheel"`
 	XdpStages       *ebpf.Map `ebpf:"xdp_stages"`
 }
 
@@ -430,6 +418,8 @@ func (m *LbMaps) Close() error {
 		m.Allowances,
 		m.Asked,
 		m.Barriers,
+		m.BlockPages,
+		m.BucketBlocks,
 		m.BucketTables,
 		m.CallNumbers,
 		m.CallRecords,
@@ -438,8 +428,6 @@ func (m *LbMaps) Close() error {
 		m.ClientCounts,
 		m.Clocks,
 		m.ConnRecords,
-		m.Conns4,
-		m.Conns6,
 		m.Crowds,
 		m.Cuttings,
 		m.FailoverWords,
@@ -447,7 +435,6 @@ func (m *LbMaps) Close() error {
 		m.FollowRings,
 		m.Followers,
 		m.Fragments,
-		m.FreeLists,
 		m.Guarded,
 		m.Hairpins,
 		m.HandOvers,
@@ -484,13 +471,11 @@ func (m *LbMaps) Close() error {
 		m.ServiceStates,
 		m.ServiceZeros,
 		m.Services,
+		m.SpareBlocks,
 		m.Stages,
-		m.TimerEntries4,
-		m.TimerEntries6,
 		m.Tracers,
 		m.Trees,
 		m.Unheard,
-		m.Wheel,
 		m.XdpStages,
 	)
 }
@@ -521,8 +506,9 @@ type LbPrograms struct {
 	LbXdpServer  *ebpf.Program `ebpf:"lb_xdp_server"`
 	RepairTable  *ebpf.Program `ebpf:"repair_table"`
 	StartClocks  *ebpf.Program `ebpf:"start_clocks"`
+	SweepNow     *ebpf.Program `ebpf:"sweep_now"`
 	TableChanged *ebpf.Program `ebpf:"table_changed"`
-	TurnWheel    *ebpf.Program `ebpf:"turn_wheel"`
+	TrimTable    *ebpf.Program `ebpf:"trim_table"`
 }
 
 func (p *LbPrograms) Close() error {
@@ -542,8 +528,9 @@ func (p *LbPrograms) Close() error {
 		p.LbXdpServer,
 		p.RepairTable,
 		p.StartClocks,
+		p.SweepNow,
 		p.TableChanged,
-		p.TurnWheel,
+		p.TrimTable,
 	)
 }
 

@@ -38,7 +38,7 @@ type directorDoc struct {
 	Hook           string       `yaml:"hook" jsonschema_description:"as imbang attach --hook; default auto" jsonschema:"enum=auto,enum=tcx,enum=clsact"`
 	MaxServices    int          `yaml:"max_services" jsonschema_description:"size of the table; takes effect when the director is loaded"`
 	MaxServers     int          `yaml:"max_servers" jsonschema_description:"likewise, servers of all services"`
-	MaxConnections int          `yaml:"max_connections" jsonschema_description:"likewise, connections of each address family"`
+	MaxConnections int          `yaml:"max_connections" jsonschema_description:"likewise, connections of IPv4; one of IPv6 takes the room of two; default a sixteenth of the memory"`
 	Forwarding     *bool        `yaml:"forwarding" jsonschema_description:"turn the kernel's forwarding on for the families of the services; default true"`
 	Addresses      []addressDoc `yaml:"addresses" jsonschema_description:"virtual addresses that the daemon configures and keeps, unless another machine on the link answers for them (alarm address); not those that move between directors"`
 	Peers          []string     `yaml:"peers" jsonschema_description:"addresses of directors that are servers of each other by direct routing, on a link of this one: what one of them sends is not balanced again; the own ones may be in it; default the real servers among the addresses of pair and synchronization.replication"`

@@ -75,7 +75,7 @@ var (
 	serverOutBytes   = metric{"imbang_server_out_bytes_total", "IP bytes from the server that came through the director.", prometheus.CounterValue, table}
 	svcOpened        = metric{"imbang_service_connections_opened_total", "Connections of the service.", prometheus.CounterValue, []string{"service_key"}}
 	connections      = metric{"imbang_connections", "Entries of the connection table, templates left out.", prometheus.GaugeValue, nil}
-	capacity         = metric{"imbang_connections_capacity", "Room for connections of each address family.", prometheus.GaugeValue, nil}
+	capacity         = metric{"imbang_connections_capacity", "Room for connections of IPv4; one of IPv6 takes the room of two.", prometheus.GaugeValue, nil}
 	packets          = metric{"imbang_unforwarded_packets_total", "Packets that were not forwarded, by verdict and reason.", prometheus.CounterValue, []string{"verdict", "reason"}}
 	attached         = metric{"imbang_attached", "1 for each program on a device.", prometheus.GaugeValue, []string{"role", "device", "hook"}}
 	syncUp           = metric{"imbang_sync_up", "1 if the role of connection synchronization runs.", prometheus.GaugeValue, syncRole}

@@ -29,6 +29,8 @@ type Virtual struct {
 	controls *lbtest.Controls
 	loads    *ebpf.Memory // of servers, by id
 	turn     *ebpf.Program
+	clocks   *ebpf.Program // makes the first buckets
+	sizes    director.Sizes
 	runner   runner
 	now      time.Duration
 }
@@ -39,7 +41,8 @@ type virtualObjects struct {
 	Client   *ebpf.Program `ebpf:"lb_client"`
 	Server   *ebpf.Program `ebpf:"lb_server"`
 	Changed  *ebpf.Program `ebpf:"table_changed"`
-	Turn     *ebpf.Program `ebpf:"turn_wheel"`
+	Turn     *ebpf.Program `ebpf:"sweep_now"`
+	Clocks   *ebpf.Program `ebpf:"start_clocks"`
 	Controls *ebpf.Map     `ebpf:".data.variant"`
 }
 
@@ -57,11 +60,9 @@ func NewVirtual(sizes director.Sizes, clientDevice, serverDevice int) (*Virtual,
 	if err := director.Resize(spec, sizes); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"conns6", "reverse6", "timer_entries6"} {
-		spec.Maps[name].MaxEntries = 1 // simulations are of IPv4
-	}
+	spec.Maps["reverse6"].MaxEntries = 1 // simulations are of IPv4
 	spec.Maps["loads"].Flags |= unix.BPF_F_MMAPABLE
-	v := &Virtual{}
+	v := &Virtual{sizes: sizes}
 	if err := v.load(spec); err != nil {
 		v.Close()
 		return nil, err
@@ -79,7 +80,7 @@ func (v *Virtual) load(spec *ebpf.CollectionSpec) (err error) {
 	if err := spec.LoadAndAssign(&objs, nil); err != nil {
 		return director.ExplainLoad(err)
 	}
-	v.maps, v.turn = objs.Tables, objs.Turn
+	v.maps, v.turn, v.clocks = objs.Tables, objs.Turn, objs.Clocks
 	v.progs = bpfobj.LbPrograms{LbClient: objs.Client, LbServer: objs.Server, TableChanged: objs.Changed}
 	v.d = director.Unpinned(v.maps, v.progs)
 	defer objs.Controls.Close()
@@ -99,6 +100,7 @@ func (v *Virtual) Close() {
 	}
 	if v.turn != nil {
 		v.turn.Close()
+		v.clocks.Close()
 		_ = v.maps.Close() // closing a descriptor loses nothing
 		_ = v.progs.Close()
 	}
@@ -108,20 +110,20 @@ func (v *Virtual) Close() {
 // not to be closed.
 func (v *Virtual) Director() *director.Director { return v.d }
 
-// SetTime turns the clock. Connections end by the next TurnWheel.
+// SetTime turns the clock. Connections end by the next Sweep.
 func (v *Virtual) SetTime(t time.Duration) error {
 	v.now = t
 	v.controls.SetTime(t)
 	return nil
 }
 
-// WheelTick is how often the wheel would turn by itself.
-const WheelTick = time.Duration(1 << 26) // TICK of bpf/clock.h
+// Tick is how often the table would be swept by itself.
+const Tick = time.Duration(1 << 26) // TICK of bpf/clock.h
 
-// TurnWheel ends the connections whose time has come.
-func (v *Virtual) TurnWheel() error {
+// Sweep ends the connections whose time has come.
+func (v *Virtual) Sweep() error {
 	if _, err := v.turn.Run(&ebpf.RunOptions{Data: make([]byte, 14)}); err != nil {
-		return fmt.Errorf("turn the wheel: %w", err)
+		return fmt.Errorf("sweep the connection table: %w", err)
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"imbang/internal/director"
 )
 
-// wheelClock is CLOCK_WHEEL of bpf/maps.h.
-const wheelClock = uint32(0)
+// tableClock is CLOCK_TABLE of bpf/maps.h.
+const tableClock = uint32(0)
 
 // Reset makes a Virtual as it was when it was new, but for another seed: to
 // load the programs anew takes a second, which is more than a short simulation
@@ -21,7 +21,7 @@ const wheelClock = uint32(0)
 func (v *Virtual) Reset(seed uint64) error {
 	m := &v.maps
 	err := errors.Join(
-		clearHash[bpfobj.LbFlow4, bpfobj.LbConn4](m.Conns4),
+		v.d.EmptyConnections(),
 		clearHash[bpfobj.LbFlow4, bpfobj.LbFlow4](m.Reverse4),
 		clearHash[bpfobj.LbEndpoint, bpfobj.LbReplyOwner](m.ReplyOwners),
 		clearHash[bpfobj.LbServiceKey, bpfobj.LbService](m.Services),
@@ -30,9 +30,7 @@ func (v *Virtual) Reset(seed uint64) error {
 		clearArray[bpfobj.LbServer](m.Servers),
 		clearArray[bpfobj.LbLoad](m.Loads),
 		clearArray[bpfobj.LbServiceState](m.ServiceStates),
-		clearArray[bpfobj.LbWheelSlot](m.Wheel),
-		clearArray[bpfobj.LbFreeTimerEntries](m.FreeLists), // from the first on, as if none was ever taken
-		m.Clocks.Put(wheelClock, make([]byte, m.Clocks.ValueSize())),
+		m.Clocks.Put(tableClock, make([]byte, m.Clocks.ValueSize())),
 	)
 	if err != nil {
 		return fmt.Errorf("empty the virtual director: %w", err)
@@ -52,7 +50,14 @@ func (v *Virtual) Reset(seed uint64) error {
 // begin sets what is not empty at the beginning.
 func (v *Virtual) begin(seed uint64) error {
 	v.controls.Seed(seed)
-	return errors.Join(v.SetTime(VirtualStart), v.d.Restart())
+	v.controls.TimersOff()
+	if err := errors.Join(v.SetTime(VirtualStart), v.d.Restart(), v.d.Provision(v.sizes)); err != nil {
+		return err
+	}
+	if rc, err := v.clocks.Run(&ebpf.RunOptions{Data: make([]byte, 14)}); rc != 0 || err != nil {
+		return fmt.Errorf("make the buckets of the connection table: %d, %w", int32(rc), err)
+	}
+	return nil
 }
 
 // clearHash deletes all elements.

@@ -135,9 +135,14 @@ func (m *memory) connect(n benchNetwork) error {
 
 // set loads and attaches a director, and fills its table.
 func (m *memory) set(ctx context.Context, n benchNetwork) error {
-	// Room for so many and no more: what a full table takes.
+	// Room for so many and hardly more: what a full table takes. A block has room for 61 connections of IPv4
+	// or 30 of IPv6.
+	room := m.Connections
+	if m.Family == 6 {
+		room = (m.Connections + 29) / 30 * 61
+	}
 	attach := []string{"attach", "--mode", "tc", "--client-dev", benchClientDev, "--server-dev", benchServerDev,
-		"--max-connections", strconv.Itoa(m.Connections)}
+		"--max-connections", strconv.Itoa(room)}
 	commands := [][]string{attach,
 		{"ipvsadm", "--set", "0", "0", strconv.Itoa(int(m.timeout / time.Second))},
 		{"ipvsadm", "-A", "-u", n.service.String(), "-s", "rr"},
@@ -198,7 +203,7 @@ func (m *memory) measure(ctx context.Context, before kernelMemory) (one measured
 	return one, nil
 }
 
-// tables is the memory of the family's connection tables [bytes].
+// tables is the memory of the connection table [bytes].
 func (m *memory) tables(ctx context.Context) (float64, error) {
 	out, _, err := m.run(ctx, "", "status", "--output", "json")
 	if err != nil {
@@ -206,17 +211,13 @@ func (m *memory) tables(ctx context.Context) (float64, error) {
 	}
 	var status struct {
 		Tables struct {
-			IPv4 float64 `json:"ipv4_bytes"`
-			IPv6 float64 `json:"ipv6_bytes"`
+			Bytes float64 `json:"bytes"`
 		} `json:"connection_tables"`
 	}
 	if err := json.Unmarshal([]byte(out), &status); err != nil {
 		return 0, fmt.Errorf("imbang status: %w", err)
 	}
-	if m.Family == 6 {
-		return status.Tables.IPv6, nil
-	}
-	return status.Tables.IPv4, nil
+	return status.Tables.Bytes, nil
 }
 
 // watch looks how many are left until none is. Connections end in the order of

@@ -134,6 +134,9 @@ func (s *packetSite) load() (err error) {
 // loadPackets loads a director for a case.
 func loadPackets(ns *host.Namespace, c packetCase) (*director.Director, error) {
 	sizes := director.Sizes{Connections: uint32(c.Connections)}
+	if c.Family == ipv6 { // one takes the room of two
+		sizes.Connections *= 2
+	}
 	if c.Services > 1 {
 		sizes.Services, sizes.Servers = uint32(2*c.Services), uint32(2*c.Services*c.Servers)
 	}
@@ -142,7 +145,7 @@ func loadPackets(ns *host.Namespace, c packetCase) (*director.Director, error) {
 		return nil, err
 	}
 	n := benchNetworks[families[c.Family]]
-	err = d.Batch(func() error {
+	err = errors.Join(d.Grow(sizes.Connections), d.Batch(func() error {
 		// So many half-open connections would be an attack.
 		if err := d.Set(director.Setting{Name: "syn_defence"}); err != nil {
 			return err
@@ -155,7 +158,7 @@ func loadPackets(ns *host.Namespace, c packetCase) (*director.Director, error) {
 			at = at.Next()
 		}
 		return nil
-	})
+	}))
 	if err == nil {
 		err = ns.AddNeighbours(benchServerDev, benchOutsideMAC, n.servers(c.Servers)...)
 	}

@@ -22,9 +22,9 @@ func newBenchMemoryCommand() *cobra.Command {
 		Long: `Opens connections by UDP datagrams, one each, through a director in a network
 namespace of its own, whose table has room for exactly as many. Prints
 
-  - the kernel's memory for each connection: the family's connection tables, both
-    directions, their lists and the timer entries with the clock, divided by the
-    number of connections, and the growth of the kernel's memory for small objects
+  - the kernel's memory for each connection: the connection table that is made
+    with the director, with the tables of replies, divided by the number of
+    connections, and the growth of the kernel's memory for small objects
   - the memory of a director without connections
   - whether the counters equal the packets sent
   - how long after its timeout the last connection ended

@@ -5,10 +5,10 @@ package simulate
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
+	"imbang/internal/director"
 	"imbang/internal/lab/arrivals"
 	"imbang/internal/lab/distribution"
 )
@@ -131,6 +131,6 @@ func (c *Config) tableSize() uint32 {
 	}
 	open := float64(len(c.Servers))*float64(c.Concurrency) + waiting
 	n := min(float64(c.Connections), 1.2*rate*(longest.Seconds()+1)+open)
-	// A connection has one timer entry with the clock, and now and then two.
-	return uint32(min(math.MaxInt32, 1.5*n+4096))
+	// Connections that are over stay until the next tick.
+	return uint32(min(director.MaxConnections, n+4096))
 }

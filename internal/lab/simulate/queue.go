@@ -9,7 +9,7 @@ const (
 	arrival kind = iota // of a burst of connections, mostly of one
 	done                // a server has served a connection
 	impatience
-	tick   // the data plane's wheel turns
+	tick   // the data plane's table is swept
 	sample // the loads are looked at
 )
 

@@ -124,7 +124,7 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Errorf("servers that have too much to do are busy for %g of the time", o.Utilisation)
 		}
 		later := w.now + int64(longest+time.Second)
-		if err := errors.Join(p.setTime(later), p.v.TurnWheel()); err != nil {
+		if err := errors.Join(p.setTime(later), p.v.Sweep()); err != nil {
 			return err
 		}
 		for i := range c.Servers {

@@ -84,7 +84,7 @@ func newWorld(c *Config, p *plane, rate float64, seed uint64, advance func(int))
 	w.arrivals = arrivals.NewSchedule(spec)
 	w.look = max(int64(float64(spec.End())*(1-c.Warmup)/samples), int64(time.Microsecond))
 	w.tally = newTally(len(c.Servers))
-	w.queue.plan(int64(testrun.WheelTick), tick, 0)
+	w.queue.plan(int64(testrun.Tick), tick, 0)
 	w.planArrival()
 	return w
 }
@@ -122,8 +122,8 @@ func (w *world) happen(e event) error {
 	case impatience:
 		return w.impatience(e)
 	case tick:
-		w.queue.plan(w.now+int64(testrun.WheelTick), tick, 0)
-		return w.plane.v.TurnWheel()
+		w.queue.plan(w.now+int64(testrun.Tick), tick, 0)
+		return w.plane.v.Sweep()
 	case sample:
 		return w.sample()
 	}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The number of buckets follows that of entries: one bucket at a time is split or merged, so
+ * no packet waits for more. One CPU does so at a time (`reshaping`).
+ *
+ * A split fills the new bucket, which no CPU can claim yet, then publishes the geometry, then
+ * clears the old one, all under the old one's claim: at each moment a reader that uses either
+ * geometry finds each entry of a slot. What is chained leaves the old bucket before the geometry is
+ * published, since the links of entries that have ended meanwhile may be others'; a reader does not
+ * find it for so long, and tries again. A merge enters everything in the lower bucket, then
+ * publishes the geometry, then clears the upper one, under the claims of both.
+ *
+ * A bucket that was merged keeps its line: CPUs with the former geometry may still claim it. Only a
+ * process takes it away, behind a barrier (trim.h).
+ */
+#ifndef IMBANG_TABLE_RESHAPE_H
+#define IMBANG_TABLE_RESHAPE_H
+
+#include "entry.h"
+
+/* The two buckets of a split or merge, which differ by one bit of the hash. */
+struct reshape {
+	__u32 lower;
+	__u32 upper;
+	__u32 bit;
+	__u32 at;    /* the slot, or the entry of the chain, that is looked at */
+	__u32 fill;  /* the next slot of the bucket that gets entries */
+	__u32 moves; /* slots that move, a bit each */
+	__u32 left;  /* of these, what is not copied yet */
+	__u32 last;  /* of the chain, one that stays; 0: none yet */
+};
+
+/* Which slots move. No branch waits for an entry, so that the CPU reads several at a time. */
+static long split_look(__u32 i, struct reshape *s)
+{
+	union line *from = bucket_line(s->lower);
+	__u32 at = s->at++, word;
+	struct conn *c;
+
+	if (!from)
+		return 1;
+	word = bucket_word(from, at);
+	c = entry_far(word);
+	if (!c)
+		return 0;
+	s->moves |= (truth(c->hash & s->bit) & truth(word)) << (at & 15);
+	return 0;
+}
+
+static long split_slot(__u32 i, struct reshape *s)
+{
+	union line *from = bucket_line(s->lower), *to = bucket_line(s->upper);
+	__u32 at = lowest_bit(s->left);
+
+	if (!from || !to || !s->left)
+		return 1;
+	s->left &= s->left - 1;
+	bucket_set(to, s->fill++, bucket_word(from, at));
+	return 0;
+}
+
+/* Enters an entry of one chain in the other bucket. */
+static __always_inline void reshape_enter(union line *to, struct reshape *s, struct conn *c,
+					  __u32 index)
+{
+	if (s->fill <= BUCKET_SLOTS) {
+		bucket_set(to, s->fill++, (c->link & ~INDEX_MASK) | index);
+		return;
+	}
+	entry_link(c, bucket_chain(to));
+	barrier();
+	bucket_chain_set(to, index);
+}
+
+static long split_chain(__u32 i, struct reshape *s)
+{
+	union line *from = bucket_line(s->lower), *to = bucket_line(s->upper);
+	struct conn *c = s->at ? entry_far(s->at) : 0, *last;
+	__u32 index = s->at, next;
+
+	if (!c || !from || !to)
+		return 1;
+	next = entry_next(c);
+	s->at = next;
+	if (!(c->hash & s->bit)) {
+		s->last = index;
+		return 0;
+	}
+	last = s->last ? entry_far(s->last) : 0;
+	if (last)
+		entry_link(last, next);
+	else
+		bucket_chain_set(from, next);
+	reshape_enter(to, s, c, index);
+	return 0;
+}
+
+/* Lets the chain's first have the slot of one that has moved. */
+static long split_refill(__u32 i, struct reshape *s)
+{
+	union line *from = bucket_line(s->lower);
+
+	if (!from || !s->moves)
+		return 1;
+	slot_refill(from, lowest_bit(s->moves));
+	s->moves &= s->moves - 1;
+	return 0;
+}
+
+/* Publishes the geometry: all that was written is seen before it. */
+static __always_inline void geometry_set(__u64 was, __u32 buckets, __u32 mask)
+{
+	__sync_val_compare_and_swap(&shape.geometry, was, (__u64)mask << 32 | buckets);
+}
+
+/* A block for buckets from this one on: 0, or an error. */
+static __noinline int bucket_block_add(__u32 bucket)
+{
+	__u32 at = bucket / BLOCK_ENTRIES, number;
+	__u32 *block = bpf_map_lookup_elem(&bucket_blocks, &at);
+	struct block_head *head;
+
+	if (!block)
+		return -ENOMEM;
+	if (bucket_line(bucket))
+		return 0;
+	number = block_take();
+	head = number == NO_BLOCK ? 0 : block_head(number);
+	if (!head)
+		return -ENOMEM;
+	head->kind = BLOCK_BUCKETS;
+	head->bucket = bucket;
+	*block = number + 1;
+	return 0;
+}
+
+/* Empties the line of a bucket that no CPU can claim yet. Its version goes on, for readers that
+ * saw an earlier bucket there. */
+static __always_inline void bucket_begin(union line *line)
+{
+#pragma unroll
+	for (__u32 i = 1; i < LINE_BYTES / 4; i++)
+		*(volatile __u32 *)&line->word[i] = 0;
+	*(volatile __u32 *)&line->word[0] = (bucket_control(line) + 1) & BUCKET_VERSION;
+}
+
+/* Makes the first buckets: 0, or an error. */
+static __always_inline int table_begin(void)
+{
+	if (geometry_now())
+		return 0;
+	if (bucket_block_add(0))
+		return -ENOMEM;
+	shape.geometry = (__u64)(BUCKETS_LEAST - 1) << 32 | BUCKETS_LEAST;
+	return 0;
+}
+
+/* Grows by one bucket: 1, or 0. */
+static __always_inline int split(void)
+{
+	__u64 geometry = geometry_now();
+	__u32 number = geometry, mask = geometry >> 32;
+	struct reshape s = { .moves = unknown_zero() };
+	union line *from, *to;
+
+	s.at = 1 + unknown_zero();
+	s.fill = s.at;
+	s.last = unknown_zero();
+	if (number > mask)
+		mask = mask << 1 | 1;
+	s.bit = (mask + 1) >> 1;
+	s.upper = number;
+	s.lower = number - s.bit;
+	if (bucket_block_add(s.upper))
+		return 0;
+	to = bucket_line(s.upper);
+	from = bucket_line(s.lower);
+	if (!to || !from || !bucket_claim_once(from))
+		return 0;
+	bucket_begin(to);
+	bpf_loop(BUCKET_SLOTS, split_look, &s, 0);
+	s.left = s.moves;
+	bpf_loop(BUCKET_SLOTS, split_slot, &s, 0);
+	s.at = bucket_chain(from);
+	if (s.at)
+		bpf_loop(CHAIN_LONGEST + 1, split_chain, &s, 0);
+	geometry_set(geometry, number + 1, mask);
+	bpf_loop(BUCKET_SLOTS, split_refill, &s, 0);
+	bucket_leave(from);
+	return 1;
+}
+
+/* Enters a slot's entry of the upper bucket in the lower one. */
+static long merge_slot(__u32 i, struct reshape *s)
+{
+	union line *to = bucket_line(s->lower), *from = bucket_line(s->upper);
+	__u32 word = from ? bucket_word(from, s->at++) : 0;
+	struct conn *c = word ? entry_far(word) : 0;
+	__u64 empty;
+
+	if (!to || !c)
+		return 0;
+	empty = bucket_tagged(to, 0);
+	if (empty) {
+		bucket_set(to, slot_first(empty), word);
+		return 0;
+	}
+	entry_link(c, bucket_chain(to));
+	barrier();
+	bucket_chain_set(to, word & INDEX_MASK);
+	return 0;
+}
+
+/* Likewise, the chain's. */
+static long merge_chain(__u32 i, struct reshape *s)
+{
+	union line *to = bucket_line(s->lower);
+	struct conn *c = s->at ? entry_far(s->at) : 0;
+	__u32 index = s->at;
+
+	if (!to || !c)
+		return 1;
+	s->at = entry_next(c);
+	s->fill = BUCKET_SLOTS + 1;
+	reshape_enter(to, s, c, index);
+	return 0;
+}
+
+/* Shrinks by one bucket: 1, or 0. */
+static __always_inline int merge(void)
+{
+	__u64 geometry = geometry_now();
+	__u32 number = (__u32)geometry - 1, mask = geometry >> 32;
+	struct reshape s = { .upper = number };
+	union line *from, *to;
+
+	if (number < BUCKETS_LEAST)
+		return 0;
+	s.bit = (mask + 1) >> 1;
+	s.lower = number - s.bit;
+	s.at = 1 + unknown_zero();
+	to = bucket_line(s.lower);
+	from = bucket_line(s.upper);
+	if (!to || !from || !bucket_claim_once(to))
+		return 0;
+	if (!bucket_claim_once(from)) {
+		bucket_leave(to);
+		return 0;
+	}
+	bpf_loop(BUCKET_SLOTS, merge_slot, &s, 0);
+	s.at = bucket_chain(from);
+	if (s.at)
+		bpf_loop(CHAIN_LONGEST + 1, merge_chain, &s, 0);
+	if (number == s.bit)
+		mask >>= 1;
+	geometry_set(geometry, number, mask);
+	bucket_leave(from);
+	bucket_leave(to);
+	return 1;
+}
+
+static __always_inline int reshape_begin(void)
+{
+	return !*(volatile __u32 *)&blocks.reshaping &&
+	       !__sync_val_compare_and_swap(&blocks.reshaping, 0, 1);
+}
+
+static __always_inline void reshape_end(void)
+{
+	barrier();
+	*(volatile __u32 *)&blocks.reshaping = 0;
+}
+
+/* Entries for which there is a bucket: it has room for 15, and one that is still to be split has
+ * up to twice as many as the mean. */
+#define BUCKET_ENTRIES 5
+
+/* A table that has become empty keeps this part of its buckets until blocks are given back: if it
+ * fills up again, the sweep sees that a second late. */
+#define BUCKETS_KEPT 8
+
+/* How many buckets there are to be. */
+static __always_inline __u32 buckets_wanted(void)
+{
+	__u32 lines = (*(volatile __u32 *)&blocks.taken + *(volatile __u32 *)&blocks.spare) *
+		      BLOCK_ENTRIES;
+	__u32 free = *(volatile __u32 *)&blocks.free;
+	__u32 entries = free < lines ? lines - free : 0;
+
+	return (entries > lines / BUCKETS_KEPT ? entries : lines / BUCKETS_KEPT) / BUCKET_ENTRIES;
+}
+
+/* Splits a bucket if there are too few. */
+__noinline int split_if_due(void)
+{
+	if ((__u32)geometry_now() >= buckets_wanted() || !reshape_begin())
+		return 0;
+	split();
+	reshape_end();
+	return 0;
+}
+
+#define MERGES 64      /* at a time */
+#define MERGE_SLACK 64 /* buckets: what is merged is not split again at once */
+
+static long merge_try(__u32 i, __u32 *wanted)
+{
+	return (__u32)geometry_now() <= *wanted + MERGE_SLACK || !merge();
+}
+
+/* Merges some buckets if there are too many. */
+static __always_inline void merge_if_due(void)
+{
+	__u32 wanted = buckets_wanted();
+
+	if ((__u32)geometry_now() <= wanted + MERGE_SLACK || !reshape_begin())
+		return;
+	bpf_loop(MERGES, merge_try, &wanted, 0);
+	reshape_end();
+}
+
+#endif
