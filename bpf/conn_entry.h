@@ -13,10 +13,10 @@
  *       connection has ended.
  * 2. What was decided without the claim is decided again under it.
  * 3. Who sets CONN_DEAD, and DEAD_TIME with it, owns the entry: it lets the template go, removes
- * the entry and takes it from its server's count; no other program does. While it is dead, no entry
- * of its flow can be entered. If the kernel refuses to delete what belongs to it in other tables,
- * the owner sets CONN_LEFT, by which the sweep becomes the owner: it removes the entry when it
- * comes by (removal.h). Until then the server counts it.
+ *    the entry and takes it from its server's count; no other program does. While it is dead, no
+ *    entry of its flow can be entered. If the kernel refuses to delete what belongs to it in other
+ *    tables, the owner sets CONN_LEFT, by which the sweep becomes the owner: it removes the entry
+ *    when it comes by (removal.h). Until then the server counts it.
  * 4. An entry whose time is over counts as absent, though it is in the table until the sweep or
  *    a packet of its flow ends it. A template lives on while it controls connections.
  */
@@ -200,8 +200,10 @@ __noinline int conn_put(const struct flow *flow, struct conn *fresh)
 	if (!c)
 		return -E2BIG;
 	s = search_open();
-	if (!s)
+	if (!s) {
+		room_give(index);
 		return -E2BIG;
+	}
 	search_for(s, flow);
 	entry_renew(c);
 	six = s->six ? line_of(index, 2) : 0;
@@ -382,7 +384,8 @@ static __always_inline void conn_prolong(struct conn *c, __u64 was, __u64 expire
 }
 
 /* Has a template control n more connections, if it lives and leads to this server
- * (NO_SERVER: to any, which is told). */
+ * (NO_SERVER: to any, which is told). One whose time is over takes no new connection, but all those
+ * of a template that is set aside. */
 __noinline int conn_hold(const struct flow *flow, __u32 *server, __s32 n)
 {
 	struct conn *c;
@@ -396,7 +399,7 @@ __noinline int conn_hold(const struct flow *flow, __u32 *server, __s32 n)
 	if (!c)
 		return 0;
 	if (conn_lives(c) && (*server == NO_SERVER || c->server == *server) &&
-	    (n > 0 || c->controlled >= -n) && !(n > 0 && conn_lapsed(c, time_coarse()))) {
+	    (n > 0 || c->controlled >= -n) && !(n == 1 && conn_lapsed(c, time_coarse()))) {
 		c->controlled += n;
 		*server = c->server;
 		held = 1;
@@ -415,6 +418,9 @@ enum due {
 /* A template whose connections are not over is looked at again after. */
 #define TEMPLATE_LINGER (60 * NSEC_PER_SEC)
 
+/* The sweep has come to all connections that end with their template after. */
+#define SWEEP_PASS_LONGEST NSEC_PER_SEC
+
 /* Ends an entry whose bucket is claimed if its time is over, or it was left. */
 static __always_inline enum due conn_end_due(struct conn *c, __u64 now, struct conn *seen)
 {
@@ -431,7 +437,9 @@ static __always_inline enum due conn_end_due(struct conn *c, __u64 now, struct c
 		return DUE_OVER;
 	}
 	if (c->state == CONN_TEMPLATE && c->controlled) {
-		entry_set_end(c, now + TEMPLATE_LINGER);
+		if (now - was < SWEEP_PASS_LONGEST)
+			return DUE_NOTHING;
+		entry_set_end(c, now - SWEEP_PASS_LONGEST + TEMPLATE_LINGER);
 		/* From then on, as in Linux, it is the template's own. */
 		c->timeout = TEMPLATE_LINGER / NSEC_PER_SEC;
 		/* That is no packet: a pair's other director knows of a later one. */

@@ -27,7 +27,9 @@ struct walk {
 	__u32 end;    /* of this beat */
 	__u32 number; /* of the block */
 	__u32 line;
-	__u32 due; /* of eight lines, those to be looked at */
+	__u32 due;     /* of eight lines, those to be looked at */
+	__u32 free;    /* lines of the block */
+	__u32 entries; /* of the block */
 	__u32 lapses;
 	__u32 late;
 	__u64 until; /* this callback may run [ns] */
@@ -97,8 +99,11 @@ static __always_inline long sweep_block(struct walk *w)
 {
 	__u32 taken = *(volatile __u32 *)&blocks.taken, spare = *(volatile __u32 *)&blocks.spare;
 	struct block_head *head;
-	__u32 free;
 
+	blocks.counting += w->free;
+	blocks.counted += w->entries;
+	w->free = 0;
+	w->entries = 0;
 	w->used = 0;
 	w->line = 0;
 	if (w->at >= taken + spare || w->at >= w->end)
@@ -109,9 +114,9 @@ static __always_inline long sweep_block(struct walk *w)
 	if (!head || head->kind == BLOCK_BUCKETS || head->kind == BLOCK_NONE)
 		return 0;
 	w->used = ~block_free(head) & free_lines(head->kind);
-	free = bits_of(block_free(head) & free_lines(head->kind));
-	blocks.counting += head->kind == BLOCK_ENTRIES6 ? 2 * free : free;
-	blocks.counted += bits_of(w->used);
+	w->entries = bits_of(w->used);
+	w->free = (bits_of(free_lines(head->kind)) - w->entries) *
+		  (head->kind == BLOCK_ENTRIES6 ? 2 : 1);
 	return 0;
 }
 
@@ -153,7 +158,7 @@ static __always_inline __u64 sweep_table(struct clock *c, __u64 now)
 	}
 	w.lapses = !(c->passes & 15);
 	bpf_loop(TIMERS_OFF ? 1 << 23 : SWEEP_STEPS, sweep_step, &w, 0);
-	if (w.late) { /* the block that it came to is not done */
+	if (w.late) { /* the block that it came to is not done, nor counted */
 		c->cursor = w.at - 1;
 		return SWEEP_PAUSE;
 	}

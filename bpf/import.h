@@ -73,6 +73,19 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 	return rc == -EEXIST ? RECORD_EXISTS : RECORD_NO_ROOM;
 }
 
+/* Whether a call has a template that packets find. One that is over ends. */
+static __noinline int import_called(const struct call *call)
+{
+	__u32 *number = bpf_map_lookup_elem(&calls, call);
+	struct flow key;
+
+	if (!number)
+		return 0;
+	call_flow(*number, call->clients.family, &key);
+	template_lapse(&key);
+	return !!bpf_map_lookup_elem(&calls, call);
+}
+
 static __noinline enum record_result import_template(const struct conn_record *r,
 						     const struct call *call)
 {
@@ -84,7 +97,7 @@ static __noinline enum record_result import_template(const struct conn_record *r
 
 	if (!s || !record_server(r, s))
 		return RECORD_NO_SERVER;
-	if (of_call && r->port != TEMPLATE_INVALID && bpf_map_lookup_elem(&calls, call))
+	if (of_call && r->port != TEMPLATE_INVALID && import_called(call))
 		return RECORD_EXISTS;
 	if (of_call)
 		call_flow(call_name(), r->flow.family, &key);

@@ -14,7 +14,7 @@
  * 2. A block that is taken has a kind, or it is in the hands of the CPU that takes it, or gives
  *    it back: then its word of free lines is 0, which no other CPU can change (room.h).
  * 3. Memory of a block that was given back may be another's while a reader has a pointer to it:
- * what a reader finds is proved by flow and incarnation (entry.h).
+ *    what a reader finds is proved by flow and incarnation (entry.h).
  */
 #ifndef IMBANG_TABLE_BLOCKS_H
 #define IMBANG_TABLE_BLOCKS_H
@@ -72,7 +72,7 @@ static __noinline void *line_far(__u32 index)
 
 struct block_taking {
 	__u32 found;
-	__u32 pad;
+	__u32 spare; /* the next block of the hash that is tried */
 };
 
 static __always_inline int blocks_left(void)
@@ -97,10 +97,10 @@ static long block_take_page(__u32 i, struct block_taking *t)
 /* Whose update adds the block owns it; an earlier one may be another CPU's. */
 static long block_take_spare(__u32 i, struct block_taking *t)
 {
-	__u32 at = *(volatile __u32 *)&blocks.spare + i, number = SPARE_FIRST + at;
+	__u32 number = SPARE_FIRST + t->spare;
 	long rc;
 
-	if (at >= MAX_SPARE)
+	if (t->spare++ >= MAX_SPARE)
 		return 1;
 	rc = map_update(spare_blocks, &number, &empty_block, BPF_NOEXIST);
 	if (rc)
@@ -128,6 +128,7 @@ __noinline __u32 block_take(void)
 		return NO_BLOCK;
 	bpf_loop(BLOCK_TRIES, block_take_page, &t, 0);
 	if (t.found == NO_BLOCK) {
+		t.spare = *(volatile __u32 *)&blocks.spare;
 		bpf_loop(BLOCK_TRIES, block_take_spare, &t, 0);
 		if (t.found == NO_BLOCK)
 			return NO_BLOCK;

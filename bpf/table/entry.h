@@ -8,12 +8,12 @@
  *    incarnation, which each opening counts up. A free entry has no time, one that is dead
  *    DEAD_TIME. While the entry is in a bucket, it changes by atomic operations alone. So one CPU
  *    ends a connection, and that which was meant; and a packet prolongs it by a compare-and-swap
- *    with what it has read, by which it can neither revive one that has ended nor move the end of
- * the next one in the same entry.
+ *    with what it has read, by which it can neither revive one that has ended nor move the end
+ *    of the next one in the same entry.
  * 2. An entry is written by the CPU that has taken it from its block: incarnation, then flow and
  *    fields; then, under the bucket's claim, the slot and the time.
  * 3. An entry dies first (conn_entry.h), is taken out of its bucket then, and given back last.
- * Until then its flow has no other entry.
+ *    Until then its flow has no other entry.
  * 4. A flow has one entry at most, as it is looked for and entered under one claim.
  * 5. A reader loads `expires`, the rest, and `expires` again: if the incarnation is the same, it
  *    has the fields of one connection. That needs the order of loads and of stores of x86.
@@ -111,8 +111,8 @@ __noinline int entry_flow(__u32 index, struct flow *flow)
  * Before Linux 6.3 a packet may interrupt a program that runs for a process: so there are two of
  * them. Processes run such programs one after the other, under the director's lock.
  */
-#define SEARCH_STEPS \
-	(1 << 22) /* some 10 ms: who has claimed the bucket may be a CPU that does not run */
+/* Some 10 ms: who has claimed the bucket may be a CPU that does not run. */
+#define SEARCH_STEPS (1 << 22)
 
 static __always_inline void search_hash(struct search *s, __u64 hash)
 {

@@ -6,10 +6,10 @@
  * Invariants:
  * 1. The bit of a free line is cleared by the CPU that takes it, whose atomic operation found it
  *    set, and set by the CPU that has ended and unlinked the entry. Ownership of a block decides
- *    which CPU looks there, and nothing else: a program that runs for a process may be interrupted
- * by a packet's, so that two have one hand.
+ *    which CPU looks there, and nothing else: a program that runs for a process may be
+ *    interrupted by a packet's, so that two have one hand.
  * 2. A block whose lines are all free and that no CPU owns may become one of the other family, or
- * be given back: by a compare-and-swap of its word with 0.
+ *    be given back: by a compare-and-swap of its word with 0.
  */
 #ifndef IMBANG_TABLE_ROOM_H
 #define IMBANG_TABLE_ROOM_H

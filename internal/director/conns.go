@@ -33,7 +33,7 @@ import (
 //     those whose time is over.
 //   - The fields of an entry are copied while packets write: port, state, flags and
 //     method are of one moment, the time of expiry may be of another.
-//   - The server is the one that has the entry's id when the batch has been read. If the
+//   - The server is the one that has the entry's id when its page has been read. If the
 //     entry and its deleted server's last other connection ended in between, the id may
 //     have been given to another server.
 //
@@ -83,6 +83,7 @@ type connReader struct {
 	servers []bpfobj.LbServer
 	seen    uint64 // the generation that they are of, if it is even
 	now     uint64
+	page    uint32 // that was read last
 }
 
 func (r *connReader) read() error {
@@ -98,8 +99,11 @@ func (r *connReader) block(b *block) error {
 	if step(b.kind()) == 0 {
 		return nil
 	}
-	if err := r.refresh(); err != nil {
-		return err
+	if page := b.number / pageBlocks; r.servers == nil || page != r.page || b.number >= spareFirst {
+		r.page = page
+		if err := r.refresh(); err != nil {
+			return err
+		}
 	}
 	return b.entries(r.entry)
 }
