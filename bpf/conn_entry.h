@@ -134,24 +134,29 @@ static __always_inline void conn_set_packets(const struct conn *seen, __u16 pack
 /* How many lines the table has, and the index of one of them; 0: it is none. */
 static __always_inline __u32 entries_at(void)
 {
-	return (*(volatile __u32 *)&blocks.taken + *(volatile __u32 *)&blocks.spare) *
-	       BLOCK_ENTRIES;
+	return blocks_used() * BLOCK_ENTRIES;
 }
 
 static __always_inline __u32 entry_at(__u32 n)
 {
-	__u32 block = n / BLOCK_ENTRIES, taken = *(volatile __u32 *)&blocks.taken;
-
-	if (block >= taken)
-		block += SPARE_FIRST - taken;
-	return block * INDEX_LINES + 1 + n % BLOCK_ENTRIES;
+	return block_at(n / BLOCK_ENTRIES) * INDEX_LINES + 1 + n % BLOCK_ENTRIES;
 }
 
-/* What the entry of an index is, and its flow; 0 if there is none. */
-__noinline int entry_look(__u32 index, struct flow *flow, struct conn *seen)
+enum entry_seen { ENTRY_NONE, ENTRY_LIVES, ENTRY_LAPSED };
+
+/* What the entry of an index is, and its flow. */
+__noinline enum entry_seen entry_see(__u32 index, struct flow *flow, struct conn *seen)
 {
-	return flow && seen && entry_flow(index, flow) && conn_look(flow, seen) &&
-	       seen->index == index;
+	if (!flow || !seen || !entry_flow(index, flow))
+		return ENTRY_NONE;
+	if (conn_look(flow, seen))
+		return seen->index == index ? ENTRY_LIVES : ENTRY_NONE;
+	return seen->index == index && !(seen->flags & CONN_DEAD) ? ENTRY_LAPSED : ENTRY_NONE;
+}
+
+static __always_inline int entry_look(__u32 index, struct flow *flow, struct conn *seen)
+{
+	return entry_see(index, flow, seen) == ENTRY_LIVES;
 }
 
 /* Whether a flow has an entry, which may be dead. */
@@ -231,7 +236,7 @@ __noinline int conn_put(const struct flow *flow, struct conn *fresh)
 /* Removes an entry of its owner (3) from the table: 0, or an error. */
 static __always_inline int conn_forget(const struct conn *c)
 {
-	return entry_take_out(c->index);
+	return entry_take_out(c->index, c->expires);
 }
 
 /* What must not have changed, in addition to the server, for an entry to be killed. */

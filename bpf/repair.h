@@ -53,9 +53,10 @@ static __noinline int repair_remove(const struct repair *r)
 
 	if (!c || c->index != r->number)
 		return REPAIR_CHANGED;
+	seen.expires = r->expires;
 	if (conn_lives(c) && !conn_kill(&r->flow, &seen, 0))
 		return REPAIR_CHANGED;
-	return entry_take_out(index) ? REPAIR_FAILED : REPAIR_DONE;
+	return entry_take_out(index, seen.expires) ? REPAIR_FAILED : REPAIR_DONE;
 }
 
 /* Ends the claim of a bucket by a program that is not there any more. */

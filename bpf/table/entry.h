@@ -417,8 +417,8 @@ static long unlink_step(__u32 i, struct unlink *u)
 	return 0;
 }
 
-/* Under the claim: takes an entry from the bucket's chain. Its own link stays, as readers may
- * follow it. */
+/* Under the claim: takes an entry from the bucket's chain, if it is there. Its own link stays, as
+ * readers may follow it. */
 static __always_inline void chain_unlink(union line *line, __u32 index)
 {
 	struct unlink u = { .index = index, .at = bucket_chain(line) };
@@ -447,8 +447,8 @@ static __always_inline void slot_refill(union line *line, __u32 at)
 }
 
 /* Takes a dead entry out of its bucket and gives it back: 0, or an error if its bucket could not
- * be claimed. */
-__noinline int entry_take_out(__u32 index)
+ * be claimed. `expires` has its incarnation: if its line has another's entry by now, that stays. */
+__noinline int entry_take_out(__u32 index, __u64 expires)
 {
 	struct conn *c = line_of(index, 1);
 	struct claim_try claim = { .hash = c ? c->hash : 0 };
@@ -459,6 +459,10 @@ __noinline int entry_take_out(__u32 index)
 	line = claim.claimed ? bucket_line(claim.bucket) : 0;
 	if (!c || !line)
 		return -EBUSY;
+	if (entry_expires(c) != expires_as(DEAD_TIME, expires)) {
+		bucket_leave(line);
+		return 0;
+	}
 	slots = bucket_indexed(line, index);
 	if (slots)
 		slot_refill(line, slot_first(slots));

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
@@ -152,7 +153,11 @@ func readConnections(err error) error {
 func (r *blockReader) readPage(page uint32) error {
 	r.at, r.here = page, false
 	var inner *ebpf.Map
-	if err := r.maps.BlockPages.Lookup(page, &inner); err != nil {
+	err := r.maps.BlockPages.Lookup(page, &inner)
+	if errors.Is(err, unix.ENOENT) { // it was taken away between its number and itself
+		return nil
+	}
+	if err != nil {
 		return readConnections(err)
 	}
 	defer inner.Close()

@@ -127,7 +127,9 @@ func concurrentGrowth(t *testing.T, provided bool) {
 				return
 			case <-time.After(20 * time.Millisecond):
 			}
-			if err := errors.Join(r.provide(), r.trim()); err != nil {
+			_, provided := r.provide()
+			_, trimmed := r.trim()
+			if err := errors.Join(provided, trimmed); err != nil {
 				t.Error(err)
 				return
 			}

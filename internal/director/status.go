@@ -39,6 +39,7 @@ type Tables struct {
 	Spare  uint32 `json:"spare"` // blocks that the kernel allocated, as no process had added pages
 	Bound  uint32 `json:"bound"` // blocks that may be in use
 	Bucket uint32 `json:"buckets"`
+	Used   uint32 `json:"used"` // room that connections and templates take, in connections of IPv4: as of the last sweep
 }
 
 // Full is when the table had no room for a connection, or the kernel no memory.
