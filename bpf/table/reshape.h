@@ -160,6 +160,7 @@ static __always_inline int table_begin(void)
 		return 0;
 	if (bucket_block_add(0))
 		return -ENOMEM;
+	shape.most = BUCKETS_LEAST;
 	shape.geometry = (__u64)(BUCKETS_LEAST - 1) << 32 | BUCKETS_LEAST;
 	return 0;
 }

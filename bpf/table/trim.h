@@ -23,7 +23,7 @@ static __always_inline int block_retire(__u32 number)
 	if (head->kind == BLOCK_BUCKETS) {
 		at = head->bucket / BLOCK_ENTRIES;
 		block = bpf_map_lookup_elem(&bucket_blocks, &at);
-		if (!block || head->bucket < shape.most)
+		if (!block || head->bucket < shape.most || head->bucket < (__u32)geometry_now())
 			return 0;
 		*block = 0;
 		return 1;
