@@ -192,21 +192,18 @@ static __always_inline int conn_lives(const struct conn *c)
  * room at hand (room_prepare). */
 __noinline int conn_put(const struct flow *flow, struct conn *fresh)
 {
-	struct search *s;
+	struct search *s = search_open();
 	struct conn6 *six;
 	struct conn *c;
 	__u32 index;
 	int rc;
 
-	if (!flow || !fresh)
+	if (!flow || !fresh || !s)
 		return -EINVAL;
 	index = room_take(entry_kind(flow->family));
 	c = index ? line_of(index, 1) : 0;
-	if (!c)
-		return -E2BIG;
-	s = search_open();
-	if (!s) {
-		room_give(index);
+	if (!c) {
+		search_close();
 		return -E2BIG;
 	}
 	search_for(s, flow);
@@ -388,6 +385,9 @@ static __always_inline void conn_prolong(struct conn *c, __u64 was, __u64 expire
 	__sync_val_compare_and_swap(&c->expires, was, expires_as(expires, was));
 }
 
+/* A template whose connections are not over is looked at again after. */
+#define TEMPLATE_LINGER (60 * NSEC_PER_SEC)
+
 /* Has a template control n more connections, if it lives and leads to this server
  * (NO_SERVER: to any, which is told). One whose time is over takes no new connection, but all those
  * of a template that is set aside. */
@@ -405,6 +405,8 @@ __noinline int conn_hold(const struct flow *flow, __u32 *server, __s32 n)
 		return 0;
 	if (conn_lives(c) && (*server == NO_SERVER || c->server == *server) &&
 	    (n > 0 || c->controlled >= -n) && !(n == 1 && conn_lapsed(c, time_coarse()))) {
+		if (n > 1 && conn_lapsed(c, time_coarse()))
+			entry_set_end(c, time_coarse() + TEMPLATE_LINGER);
 		c->controlled += n;
 		*server = c->server;
 		held = 1;
@@ -419,9 +421,6 @@ enum due {
 	DUE_KEPT, /* it has got another time */
 	DUE_OVER, /* it is dead, and the sweep's */
 };
-
-/* A template whose connections are not over is looked at again after. */
-#define TEMPLATE_LINGER (60 * NSEC_PER_SEC)
 
 /* The sweep has come to all connections that end with their template after. */
 #define SWEEP_PASS_LONGEST NSEC_PER_SEC

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"

@@ -99,6 +99,7 @@ type blockReader struct {
 	page  []byte // of all its blocks
 	at    uint32 // number of the page
 	here  bool   // it is there
+	spare []byte // a block of the hash
 	keys  []uint32
 }
 
@@ -123,11 +124,13 @@ func (r *blockReader) ranges() (taken, spare uint32, err error) {
 // read reads a block; nil if there is none. It is valid until the next one is read.
 func (r *blockReader) read(number uint32) (*block, error) {
 	if number >= spareFirst {
-		lines, err := r.maps.SpareBlocks.LookupBytes(number)
-		if err != nil || lines == nil {
+		if r.spare == nil {
+			r.spare = make([]byte, r.maps.SpareBlocks.ValueSize())
+		}
+		if err := r.maps.SpareBlocks.Lookup(number, r.spare); err != nil {
 			return nil, readConnections(err)
 		}
-		return &block{number, lines}, nil
+		return &block{number, r.spare}, nil
 	}
 	if page := number / pageBlocks; page != r.at {
 		if err := r.readPage(page); err != nil {

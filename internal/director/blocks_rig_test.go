@@ -268,7 +268,11 @@ func (r *rig) poke(at spot, size asm.Size, value uint64) {
 // change changes a value by an atomic operation.
 func (r *rig) change(at spot, op asm.AtomicOp, size asm.Size, value uint64) {
 	r.Helper()
-	r.damage(at, func(offset int16) asm.Instruction { return op.Mem(asm.R0, asm.R2, size, offset) }, value)
+	r.damage(at, func(offset int16) asm.Instruction {
+		ins := op.Mem(asm.R0, asm.R2, size, offset)
+		ins.Constant = int64(op >> 8) // which the library leaves 0: an addition
+		return ins
+	}, value)
 }
 
 // setFree lets a line count as free, or as taken, which it did not before.

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"imbang/internal/bpfobj"
 	"imbang/internal/bpfobj/lbtest"
 	"imbang/internal/model"
