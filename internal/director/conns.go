@@ -99,7 +99,7 @@ func (r *connReader) block(b *block) error {
 	if step(b.kind()) == 0 {
 		return nil
 	}
-	if page := b.number / pageBlocks; r.servers == nil || page != r.page || b.number >= spareFirst {
+	if page := b.number / pageBlocks; r.servers == nil || page != r.page {
 		r.page = page
 		if err := r.refresh(); err != nil {
 			return err
