@@ -85,18 +85,6 @@ func (r *rig) changeConn(index uint32, change func(*bpfobj.LbConn)) {
 	r.changeBlock(index/indexLines, func(b *block) { change(b.conn(index % indexLines)) })
 }
 
-// changeLine sets the bit by which a line is free, or clears it.
-func (r *rig) changeLine(index uint32, free bool) {
-	r.Helper()
-	r.changeBlock(index/indexLines, func(b *block) {
-		bits := b.free() &^ (1 << (index % indexLines))
-		if free {
-			bits |= 1 << (index % indexLines)
-		}
-		binary.NativeEndian.PutUint64(b.lines[unsafe.Offsetof(bpfobj.LbBlockHead{}.Free):], bits)
-	})
-}
-
 // bucketOfEntry is the number of the bucket that an entry belongs to, and a copy of its words.
 func (r *rig) bucketOfEntry(e *entry) (n uint32, words [lineBytes / 4]uint32) {
 	r.Helper()
@@ -109,17 +97,6 @@ func (r *rig) bucketOfEntry(e *entry) (n uint32, words [lineBytes / 4]uint32) {
 		r.Fatalf("there is no bucket %d", n)
 	}
 	return n, *line
-}
-
-// changeBucket changes the words of a bucket: its control word, its slots, and the head of its chain.
-func (r *rig) changeBucket(n uint32, change func(*[lineBytes / 4]uint32)) {
-	r.Helper()
-	var number uint32
-	r.must(r.maps.BucketBlocks.Lookup(n/blockEntries, &number))
-	if number == 0 {
-		r.Fatalf("there is no bucket %d", n)
-	}
-	r.changeBlock(number-1, func(b *block) { change(b.bucket(1 + n%blockEntries)) })
 }
 
 // slotOf is the slot of an entry in its bucket; 0 if it has none.
