@@ -39,16 +39,22 @@
 _Static_assert(CONN_WORD == 8 && offsetof(struct conn, server) == CONN_WORD + 8,
 	       "what packets are forwarded by is a word");
 
-/* Copies all that packets need: not what backups know. */
-static __always_inline void conn_copy(struct conn *c, struct conn *seen)
+/* Copies what the fast path needs: its frame has no room for more. */
+static __always_inline void conn_copy_part(struct conn *c, struct conn *seen)
 {
 	seen->expires = entry_expires(c);
 	barrier();
 	__builtin_memcpy((void *)seen + CONN_WORD, (const void *)c + CONN_WORD, 8);
 	seen->server = c->server;
+	seen->index = c->index;
+}
+
+/* Copies all that packets need: not what backups know. */
+static __always_inline void conn_copy(struct conn *c, struct conn *seen)
+{
+	conn_copy_part(c, seen);
 	seen->controlled = c->controlled;
 	seen->timeout = c->timeout;
-	seen->index = c->index;
 }
 
 /* Whether an entry's time is over [ns]. */
@@ -57,15 +63,21 @@ static __always_inline int conn_lapsed(const struct conn *c, __u64 now)
 	return c->expires <= now && !(c->state == CONN_TEMPLATE && c->controlled);
 }
 
-/* Copies what an entry says; 0 if it does not live or is not this flow's (entry.h, rule 5). */
+/* Whether what was copied is of one entry, of this flow, that is not dead (entry.h, rule 5). */
+static __always_inline int conn_proved(struct conn *c, const union conn_key *key,
+				       const struct conn *seen, __u8 family)
+{
+	barrier();
+	return entry_is(c, key->word, family) && !(seen->flags & CONN_DEAD) &&
+	       !((seen->expires ^ entry_expires(c)) & INCARNATION);
+}
+
+/* Copies what an entry says; 0 if it does not live or is not this flow's. */
 static __always_inline int conn_read(struct conn *c, const union conn_key *key, struct conn *seen,
 				     __u8 family)
 {
 	conn_copy(c, seen);
-	barrier();
-	return entry_is(c, key->word, family) && !(seen->flags & CONN_DEAD) &&
-	       !((seen->expires ^ entry_expires(c)) & INCARNATION) &&
-	       !conn_lapsed(seen, time_coarse());
+	return conn_proved(c, key, seen, family) && !conn_lapsed(seen, time_coarse());
 }
 
 static __always_inline void key_of(const struct flow *flow, union conn_key *key, __u8 family)
@@ -76,8 +88,8 @@ static __always_inline void key_of(const struct flow *flow, union conn_key *key,
 		flow_to4(flow, &key->four);
 }
 
-/* The connection of a flow, and what it is; NULL if there is none that lives. Only in_packets and
- * expires may be written by the pointer. */
+/* The connection of a flow, and what it is in part; NULL if there is none that lives. Only
+ * in_packets and expires may be written by the pointer. */
 static __always_inline struct conn *conn_look_in(const struct flow *flow, union conn_key *key,
 						 struct conn *seen, __u8 family)
 {
@@ -85,7 +97,10 @@ static __always_inline struct conn *conn_look_in(const struct flow *flow, union 
 
 	key_of(flow, key, family);
 	c = entry_find(key, family);
-	return c && conn_read(c, key, seen, family) ? c : 0;
+	if (!c)
+		return 0;
+	conn_copy_part(c, seen);
+	return conn_proved(c, key, seen, family) && seen->expires > time_coarse() ? c : 0;
 }
 
 /* Likewise, of any family and with a search that is open: 1, or 0. It takes less of the stack. */

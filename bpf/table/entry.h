@@ -298,7 +298,7 @@ __noinline __u32 key_search6(const struct flow *flow, __u64 hash)
 
 /* The entry that a flow may have, which is to be read and proved; NULL if there surely is none.
  * For the fast path: as a rule it is in the first slot that has the tag. */
-static __always_inline struct conn *entry_find(const union conn_key *key, __u8 family)
+static __always_inline struct conn *entry_find_in(const union conn_key *key, __u8 family)
 {
 	__u64 hash = key_hash(key, family), geometry = geometry_now(), slots;
 	union line *line = bucket_line(bucket_of(hash, geometry));
@@ -325,6 +325,17 @@ static __always_inline struct conn *entry_find(const union conn_key *key, __u8 f
 	else
 		index = key_search4(&key->four, hash);
 	return index ? line_of(index, entry_lines(family)) : 0;
+}
+
+/* In a frame of its own: those of its callers have no room. */
+static __noinline struct conn *entry_find6(const union conn_key *key)
+{
+	return entry_find_in(key, AF_INET6);
+}
+
+static __always_inline struct conn *entry_find(const union conn_key *key, __u8 family)
+{
+	return family == AF_INET6 ? entry_find6(key) : entry_find_in(key, AF_INET);
 }
 
 /* Ends a claim. */

@@ -155,8 +155,8 @@ static __always_inline __u32 hand_taken(const struct hand *hand)
 #define ROOM_AT_HAND 3
 
 /* Sees that the CPU has a block with room for one packet. Not where entries are taken: a chain of
- * calls has no frame left there. */
-static __always_inline void room_prepare(enum block_kind kind)
+ * calls has no frame left there. A function, as its callers' frames have no room. */
+__noinline int room_prepare(enum block_kind kind)
 {
 	struct hand *hand = hand_of(kind);
 	__u32 taken = hand_taken(hand), number;
@@ -166,13 +166,14 @@ static __always_inline void room_prepare(enum block_kind kind)
 	if (head && head->kind != kind)
 		head = 0;
 	if (!hand || (head && bits_of(block_free(head) & ~UNOWNED) >= ROOM_AT_HAND))
-		return;
+		return 0;
 	number = room_own(hand, kind);
 	if (number == NO_BLOCK && head) /* the last lines of a full table */
-		return;
+		return 0;
 	if (head && number + 1 != taken)
 		__sync_fetch_and_or(&head->free, UNOWNED);
 	*(volatile __u32 *)&hand->taken = number + 1; /* NO_BLOCK: 0 */
+	return 0;
 }
 
 /* Takes a free entry: its index, or 0. */
