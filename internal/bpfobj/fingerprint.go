@@ -4,4 +4,4 @@ package bpfobj
 
 // Fingerprint tells this data plane from others without reading what is in it,
 // which takes longer than most commands.
-const Fingerprint = "953c576c2f5fa972"
+const Fingerprint = "ec399269f4762499"
