@@ -73,8 +73,8 @@ static __noinline int repair_claim(const struct repair *r)
 		       : REPAIR_CHANGED;
 }
 
-/* Empties the slot `from` of a bucket that leads to an entry which is not its own. Of a chain that
- * does nothing is left: the rest of it is entered anew. */
+/* Empties the slot `from` of a bucket that leads to another bucket's entry, or to none. Of a chain
+ * that does nothing is left: the rest of it is entered anew. */
 static __noinline int repair_slot(const struct repair *r)
 {
 	union line *line = bucket_line(r->number);

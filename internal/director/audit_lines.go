@@ -17,7 +17,7 @@ type linesView struct {
 	hash  []uint32        // of the entry's flow
 	link  []uint32        // of the entry, with its tag; 0: there is none
 	found []bool          // a bucket leads there
-	odd   map[uint32]bool // the entry's hash, tag or index is not its own
+	odd   map[uint32]bool // the entry's hash, tag or index is another's
 }
 
 func newLinesView(r *blockReader) (*linesView, error) {
