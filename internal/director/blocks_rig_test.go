@@ -113,7 +113,7 @@ func slotOf(words [lineBytes / 4]uint32, index uint32) int {
 // also of those that are dead or over.
 func (r *rig) inTable(f model.Family) (all []entry) {
 	r.Helper()
-	r.must(r.eachEntry(r.Context(), f, func(e *entry) error {
+	r.must(r.eachEntry(context.Background(), f, func(e *entry) error {
 		all = append(all, *e)
 		return nil
 	}))
@@ -155,7 +155,7 @@ func (r *rig) allBlocks() (all []*block) {
 	r.Helper()
 	reader, err := r.newBlockReader()
 	r.must(err)
-	r.must(reader.eachBlock(r.Context(), func(b *block) error {
+	r.must(reader.eachBlock(context.Background(), func(b *block) error {
 		all = append(all, &block{b.number, slices.Clone(b.lines)})
 		return nil
 	}))
