@@ -350,17 +350,17 @@ func (r *auditReader) judgeLines() error {
 // reverse looks for the connection of each entry of the reverse tables.
 func (r *auditReader) reverse() error {
 	err := eachOf(r.ctx, r.d.maps.Reverse4, func(k, v bpfobj.LbFlow4) error {
-		return r.judgeReverse(model.IPv4, fromFlow4(k), fromFlow4(v), r.d.maps.Reverse4, k)
+		return r.judgeReverse(model.IPv4, fromFlow4(k), fromFlow4(v), r.d.maps.Reverse4, k, memoryOf(&v))
 	})
 	if err != nil {
 		return err
 	}
 	return eachOf(r.ctx, r.d.maps.Reverse6, func(k, v bpfobj.LbFlow) error {
-		return r.judgeReverse(model.IPv6, k, v, r.d.maps.Reverse6, k)
+		return r.judgeReverse(model.IPv6, k, v, r.d.maps.Reverse6, k, memoryOf(&v))
 	})
 }
 
-func (r *auditReader) judgeReverse(f model.Family, key, client bpfobj.LbFlow, m *ebpf.Map, raw any) error {
+func (r *auditReader) judgeReverse(f model.Family, key, client bpfobj.LbFlow, m *ebpf.Map, raw any, was []byte) error {
 	c, err := r.d.connOf(client)
 	if err != nil {
 		return err
@@ -368,8 +368,9 @@ func (r *auditReader) judgeReverse(f model.Family, key, client bpfobj.LbFlow, m 
 	if c != nil && int(c.Server) < len(r.servers) && r.servers[c.Server].Addr == key.Src && c.Port == key.Sport {
 		return nil
 	}
+	// The key may be another connection's by now, which took the port behind the first.
 	value, err := m.LookupBytes(raw)
-	if err != nil || value == nil { // it ended meanwhile
+	if err != nil || value == nil || !bytes.Equal(value, was) {
 		return err
 	}
 	r.pass.report(suspect{kind: AuditReverseStray, family: uint8(f), flow: key, hash: keyHash(&client)})
