@@ -14,9 +14,9 @@
  * 2. What was decided without the claim is decided again under it.
  * 3. Who sets CONN_DEAD, and DEAD_TIME with it, owns the entry: it lets the template go, removes
  *    the entry and takes it from its server's count; no other program does. While it is dead, no
- *    entry of its flow can be entered. If the kernel refuses to delete what belongs to it in other
- *    tables, the owner sets CONN_LEFT, by which the sweep becomes the owner: it removes the entry
- *    when it comes by (removal.h). Until then the server counts it.
+ *    entry of its flow can be entered. If its bucket cannot be claimed, or the kernel refuses to
+ *    delete a template's call, the owner sets CONN_LEFT, by which the sweep becomes the owner: it
+ *    removes the entry when it comes by (removal.h). Until then the server counts it.
  * 4. An entry whose time is over counts as absent, though it is in the table until the sweep or
  *    a packet of its flow ends it. A template lives on while it controls connections.
  */
@@ -147,11 +147,11 @@ static __always_inline __u32 entry_at(__u32 n)
 	return block * INDEX_LINES + 1 + n % BLOCK_ENTRIES;
 }
 
-/* What the entry of an index is, and its flow; 0 if there is none. */
+/* What the connection or template of an index is, and its flow; 0 if there is none. */
 __noinline int entry_look(__u32 index, struct flow *flow, struct conn *seen)
 {
-	return flow && seen && entry_flow(index, flow) && conn_look(flow, seen) &&
-	       seen->index == index;
+	return flow && seen && entry_flow(index, flow) && flow->template != FLOW_REPLIES &&
+	       conn_look(flow, seen) && seen->index == index;
 }
 
 /* Whether a flow has an entry, which may be dead. */
@@ -183,12 +183,34 @@ static __always_inline int conn_lives(const struct conn *c)
 	return !(c->flags & CONN_DEAD);
 }
 
-/* Enters a connection: 0, or an error: -EEXIST if the flow has an entry, -E2BIG if there is no
- * room at hand (room_prepare). */
+/* Writes an entry of the flow that is searched for, in a line that was taken. */
+static __always_inline void entry_write(struct search *s, struct conn *c, __u32 index,
+					const struct conn *fresh)
+{
+	struct conn6 *six = s->six ? line_of(index, 2) : 0;
+
+	entry_renew(c);
+	if (six)
+		six->flow = s->key.six;
+	else
+		((struct conn4 *)c)->flow = s->key.four;
+	__builtin_memcpy((void *)c + CONN_WORD, (const void *)fresh + CONN_WORD, 8);
+	c->server = fresh->server;
+	c->controlled = fresh->controlled;
+	c->timeout = fresh->timeout;
+	c->told_end = 0;
+	c->told = 0;
+	c->index = index;
+	c->hash = s->hash;
+	c->link = s->tag;
+	c->replies = fresh->replies;
+}
+
+/* Enters a connection, whose `expires` gets its incarnation: 0, or an error: -EEXIST if the flow
+ * has an entry, -E2BIG if there is no room at hand (room_prepare). */
 __noinline int conn_put(const struct flow *flow, struct conn *fresh)
 {
 	struct search *s;
-	struct conn6 *six;
 	struct conn *c;
 	__u32 index;
 	int rc;
@@ -205,22 +227,9 @@ __noinline int conn_put(const struct flow *flow, struct conn *fresh)
 		return -E2BIG;
 	}
 	search_for(s, flow);
-	entry_renew(c);
-	six = s->six ? line_of(index, 2) : 0;
-	if (six)
-		six->flow = s->key.six;
-	else
-		((struct conn4 *)c)->flow = s->key.four;
-	__builtin_memcpy((void *)c + CONN_WORD, (const void *)fresh + CONN_WORD, 8);
-	c->server = fresh->server;
-	c->controlled = fresh->controlled;
-	c->timeout = fresh->timeout;
-	c->told_end = 0;
-	c->told = 0;
-	c->index = index;
-	c->hash = s->hash;
-	c->link = s->tag;
+	entry_write(s, c, index, fresh);
 	fresh->index = index;
+	fresh->expires = expires_as(fresh->expires, entry_expires(c));
 	rc = entry_enter(s, c, index, fresh->expires);
 	search_close();
 	if (rc)
@@ -231,7 +240,7 @@ __noinline int conn_put(const struct flow *flow, struct conn *fresh)
 /* Removes an entry of its owner (3) from the table: 0, or an error. */
 static __always_inline int conn_forget(const struct conn *c)
 {
-	return entry_take_out(c->index);
+	return entry_take_out(c->index, c->expires);
 }
 
 /* What must not have changed, in addition to the server, for an entry to be killed. */

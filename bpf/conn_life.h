@@ -102,53 +102,74 @@ static __always_inline void conn_begin(const struct packet *p, struct conn *fres
 
 /* Whether another connection has these replies already and keeps them: one that is
  * active, or one as inactive as this. */
-static __noinline int replies_kept(const struct flow *reverse, const struct flow *flow,
+static __noinline int replies_kept(const struct flow *replies, const struct flow *flow,
 				   __u32 inactive)
 {
 	struct flow client = {};
 	struct conn seen = {};
 
-	return reply_conn(reverse, &client, &seen) && !flow_equal(&client, flow) &&
+	return reply_conn(replies, &client, &seen) && !flow_equal(&client, flow) &&
 	       (inactive || !(seen.flags & CONN_INACTIVE));
 }
 
-/* Enters what the replies of a connection in the table are found by: 0, or an error. The
- * replies of one that user space enters (`r`) may stay another's. */
-static __always_inline long replies_enter(const struct flow *flow, const struct conn *fresh,
-					  const struct server *s, const struct conn_record *r)
+/* Takes a line for a connection's replies, and sees for one for the connection. 0 if there is none.
+ */
+static __always_inline __u32 replies_room(const struct flow *flow)
 {
-	struct flow reverse;
+	__u32 line;
 
-	if (!replies_return(fresh->forward))
-		return 0;
-	conn_reverse_flow(flow, fresh, s, &reverse);
-	if (fresh->flags & CONN_HAIRPIN) {
-		reverse.dst = r ? r->hairpin : s->source;
-		reverse.dport = r ? r->hairpin_port : 0;
-		return hairpin_open(flow, &reverse);
-	}
-	if (r && replies_kept(&reverse, flow, fresh->flags & CONN_INACTIVE))
-		return 0;
-	if (fresh->flags & CONN_LISTED)
-		return reverse_enter(&reverse, flow, BPF_ANY);
-	return reverse_clear(&reverse);
+	room_prepare(entry_kind(flow->family), 2);
+	line = room_take(entry_kind(flow->family));
+	if (line)
+		room_prepare(entry_kind(flow->family), 1);
+	return line;
+}
+
+/* Enters what the replies of a connection in the table are found by: 0, or an error, and the line
+ * for it is given back. */
+static __always_inline int replies_enter(const struct conn *c, struct flow *replies)
+{
+	int rc;
+
+	if (!(c->flags & CONN_HAS_REPLIES))
+		return replies_clear(replies);
+	rc = c->flags & CONN_HAIRPIN ? hairpin_open(c, replies) : replies_put(replies, c, 1);
+	if (rc)
+		room_give(c->replies);
+	return rc;
 }
 
 /* Enters a connection that its server and its template count already, and what its
  * replies are found by: 0, or not (see conn_insert). With -ECANCELED it was taken back, with
- * -ENOENT another CPU has removed it: see conn_withdrawn. */
+ * -ENOENT another CPU has removed it: see conn_withdrawn. The replies of one that user space enters
+ * (`r`) may stay another's. */
 static __always_inline int conn_enter(const struct flow *flow, struct conn *fresh,
 				      const struct server *s, __u64 timeout,
 				      const struct conn_record *r)
 {
-	int rc;
+	int rc, returns = replies_return(fresh->forward);
+	struct flow replies;
 
-	if (reply_listed(flow, fresh, s))
+	conn_replies_flow(flow, fresh, s, &replies);
+	if (fresh->flags & CONN_HAIRPIN) {
+		replies.dst = r ? r->hairpin : s->source;
+		replies.dport = r ? r->hairpin_port : 0;
+	} else if (r && returns && replies_kept(&replies, flow, fresh->flags & CONN_INACTIVE)) {
+		returns = 0;
+	} else if (reply_listed(flow, fresh, s)) {
 		fresh->flags |= CONN_LISTED;
+	}
+	fresh->replies = fresh->flags & CONN_HAS_REPLIES ? replies_room(flow) : 0;
+	if (fresh->flags & CONN_HAS_REPLIES && !fresh->replies) {
+		defence_alarm();
+		return -E2BIG;
+	}
 	rc = conn_insert(flow, fresh, timeout);
+	if (rc && fresh->replies)
+		room_give(fresh->replies);
 	if (rc)
 		return rc;
-	if (!replies_enter(flow, fresh, s, r))
+	if (!returns || !replies_enter(fresh, &replies))
 		return 0;
 	/* A hairpin may lack a port. */
 	if (!(fresh->flags & CONN_HAIRPIN))

@@ -168,7 +168,7 @@ static __always_inline int outbound_find(struct __sk_buff *skb, struct packet *p
 	p->flow.sport = p->flow.dport;
 	p->flow.dst = s->owner.addr;
 	p->flow.dport = s->owner.port;
-	room_prepare(entry_kind(p->flow.family));
+	room_prepare(entry_kind(p->flow.family), ROOM_AT_HAND);
 	if (!svc->template || !outbound_template(skb, p, svc, id)) {
 		p->news &= ~NEWS_ASIDE;
 		conn_lapse(&p->flow); /* not in the next function: a chain of calls has 8 frames */

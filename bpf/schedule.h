@@ -332,7 +332,7 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 		return drop(p, p->peek ? REASON_DROP_CHALLENGED : REASON_DROP_UNPROVEN);
 
 	if (!p->peek)
-		room_prepare(entry_kind(p->flow.family));
+		room_prepare(entry_kind(p->flow.family), ROOM_AT_HAND);
 	if (!p->peek && p->inherited.lapsed)
 		conn_lapse(&p->flow);
 	if (p->outdated)

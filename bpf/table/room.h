@@ -160,12 +160,13 @@ static __always_inline struct block_head *hand_block(const struct hand *hand)
 	return hand && hand->taken ? block_head(hand->taken - 1) : 0;
 }
 
-/* Entries that one packet may need: a template's, and a connection's. */
+/* Entries that one packet may need: a template's, and a connection's. That of its replies is seen
+ * for with it (conn_enter). */
 #define ROOM_AT_HAND 2
 
-/* Sees that the CPU has a block with room for one packet. Not where entries are taken: a chain of
- * calls has no frame left there. */
-static __always_inline void room_prepare(enum block_kind kind)
+/* Sees that the CPU has a block with so many free entries, or in a full table with any. Not where
+ * entries are taken: a chain of calls has no frame left there. */
+__noinline int room_prepare(enum block_kind kind, __u32 least)
 {
 	struct hand *hand = hand_of(kind);
 	struct block_head *head = hand_block(hand);
@@ -173,11 +174,12 @@ static __always_inline void room_prepare(enum block_kind kind)
 	/* It was given back meanwhile, and is another's. */
 	if (head && head->kind != kind)
 		head = 0;
-	if (!hand || (head && bits_of(block_free(head) & ~UNOWNED) >= ROOM_AT_HAND))
-		return;
+	if (!hand || (head && bits_of(block_free(head) & ~UNOWNED) >= least))
+		return 0;
 	if (head)
 		__sync_fetch_and_or(&head->free, UNOWNED);
 	hand->taken = room_own(hand, kind) + 1; /* NO_BLOCK: 0 */
+	return 0;
 }
 
 /* Takes a free entry: its index, or 0. */
