@@ -57,6 +57,8 @@ static __noinline int repair_remove(const struct repair *r)
 		return REPAIR_CHANGED;
 	if (conn_lives(c) && !conn_kill(&r->flow, &seen, 0))
 		return REPAIR_CHANGED;
+	conn_copy(c, &seen); /* it is dead, and removed by nothing else */
+	replies_forget(&seen);
 	return entry_take_out(index, entry_expires(c)) ? REPAIR_FAILED : REPAIR_DONE;
 }
 

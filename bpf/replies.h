@@ -226,7 +226,11 @@ __noinline int replies_put(const struct flow *replies, const struct conn *of, in
 		if (!replaces && replies_conn(former))
 			rc = -EEXIST;
 	}
-	if (line && rc != -EEXIST) {
+	if (line && rc != -EEXIST && !replies_conn(c)) {
+		rc = 0;
+		ended = 1;
+	}
+	if (line && rc == -EBUSY) {
 		if (former) {
 			found = s->found;
 			bucket_drop(line, former, found);

@@ -148,25 +148,8 @@ func (d *Director) tables() (t Tables, err error) {
 		return t, fmt.Errorf("read the connection table: %w", err)
 	}
 	t = Tables{Made: p.Made, Taken: b.Taken, Spare: b.Spare, Bound: p.Bound, Bucket: uint32(s.Geometry)}
-	t.Bytes, err = mapMemory(d.maps.Reverse4, d.maps.Reverse6)
-	t.Bytes += (uint64(p.Made) + uint64(b.Spare)) * blockBytes
-	return t, err
-}
-
-// mapMemory is what the kernel says that maps take [bytes].
-func mapMemory(maps ...*ebpf.Map) (sum uint64, err error) {
-	for _, m := range maps {
-		info, err := m.Info()
-		if err != nil {
-			return 0, fmt.Errorf("memory of %s: %w", m, err)
-		}
-		n, ok := info.Memlock()
-		if !ok {
-			return 0, fmt.Errorf("memory of %s: the kernel does not say", m)
-		}
-		sum += n
-	}
-	return sum, nil
+	t.Bytes = (uint64(p.Made) + uint64(b.Spare)) * blockBytes
+	return t, nil
 }
 
 // defenceLinger is DEFENCE_LINGER of bpf/defence.h.
