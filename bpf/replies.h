@@ -194,66 +194,75 @@ static __noinline void reply_share(const struct flow *replies)
 		state.listed = 1;
 }
 
+/* Under the claim: enters replies whose entry is written, in place of a former one: 0, or an error:
+ * -ENOENT if their connection has ended, -EEXIST if the former stays (`replaces`: 0). */
+static __always_inline int replies_place(struct search *s, union line *line, struct conn *r,
+					 struct conn *former, int replaces)
+{
+	__u64 look = now_coarse_ns() + REPLIES_LOOK;
+	int rc;
+
+	if (former && !replaces && replies_conn(former))
+		return -EEXIST;
+	if (!replies_conn(r))
+		return -ENOENT;
+	if (former) {
+		bucket_drop(line, former, s->found);
+		s->empty = bucket_tagged(line, 0);
+	}
+	rc = bucket_enter(s, line, r, r->index, look);
+	if (rc)
+		return rc;
+	entry_set_end(r, look); /* atomic: invariant 2 */
+	if (replies_conn(r))
+		return 0;
+	bucket_drop(line, r, r->index);
+	return -ENOENT;
+}
+
 /* Enters the entry of a connection's replies, in the line that it has for it: 0, or an error:
  * -EEXIST if the flow is that of another connection's replies and stays so (`replaces`: 0). If the
  * connection has ended meanwhile, the line is given back. */
 __noinline int replies_put(const struct flow *replies, const struct conn *of, int replaces)
 {
-	struct conn fresh = { .template = TEMPLATE_REPLIES }, *c, *former;
-	__u32 index, found = 0, ended = 0;
+	struct conn fresh = { .template = TEMPLATE_REPLIES }, *r, *former;
+	__u32 former_index = 0;
 	struct search *s;
 	union line *line;
 	int rc = -EBUSY;
-	__u64 look;
 
 	if (!replies || !of)
 		return -EINVAL;
-	index = of->replies;
-	c = line_of(index, 1);
-	s = c ? search_open() : 0;
-	if (!c || !s)
+	r = line_of(of->replies, 1);
+	s = r ? search_open() : 0;
+	if (!r || !s)
 		return -E2BIG;
 	reply_share(replies);
 	search_for(s, replies);
 	fresh.of = of->index;
 	fresh.incarnation = of->expires & INCARNATION;
-	entry_write(s, c, index, &fresh);
+	entry_write(s, r, of->replies, &fresh);
 	line = search_bucket(s);
-	former = line && s->found ? line_of(s->found, 1) : 0;
-	if (former) {
-		fresh.of = former->of;
-		fresh.incarnation = former->incarnation;
-		if (!replaces && replies_conn(former))
-			rc = -EEXIST;
-	}
-	if (line && rc != -EEXIST && !replies_conn(c)) {
-		rc = 0;
-		ended = 1;
-	}
-	if (line && rc == -EBUSY) {
+	if (line) {
+		former = s->found ? line_of(s->found, 1) : 0;
 		if (former) {
-			found = s->found;
-			bucket_drop(line, former, found);
-			s->empty = bucket_tagged(line, 0);
+			fresh.of = former->of;
+			fresh.incarnation = former->incarnation;
 		}
-		look = now_coarse_ns() + REPLIES_LOOK;
-		rc = bucket_enter(s, line, c, index, look);
-		if (!rc)
-			entry_set_end(c, look); /* atomic: invariant 2 */
-		ended = !rc && !replies_conn(c);
-		if (ended)
-			bucket_drop(line, c, index);
-	}
-	if (line)
+		rc = replies_place(s, line, r, former, replaces);
+		if (former && entry_expires(former) < DEAD_TIME)
+			former_index = s->found;
 		bucket_leave(line);
+	}
 	search_close();
-	if (found) {
-		room_give(found);
+	if (former_index) {
+		room_give(former_index);
 		replies_lost(fresh.of, fresh.incarnation);
 	}
-	if (ended)
-		room_give(index);
-	return rc;
+	if (rc != -ENOENT)
+		return rc;
+	room_give(of->replies);
+	return 0;
 }
 
 /* Takes an entry of replies out, whose bucket is claimed, and ends the claim. */

@@ -33,7 +33,7 @@ type Status struct {
 
 // Tables is the memory of the connection table.
 type Tables struct {
-	Bytes  uint64 `json:"bytes"` // of all blocks, and of the tables of replies by the kernel's account
+	Bytes  uint64 `json:"bytes"` // of all blocks
 	Made   uint32 `json:"made"`  // blocks in pages, of 4032 bytes
 	Taken  uint32 `json:"taken"` // of them in use, or used before
 	Spare  uint32 `json:"spare"` // blocks that the kernel allocated, as no process had added pages

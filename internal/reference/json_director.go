@@ -29,7 +29,7 @@ var directorFieldTexts = map[string]string{
 	"director.Status.followers":            "number of `imbang conns --follow` at work",
 	"director.Status.connections":          "connections of all servers, without templates",
 	"director.Status.connection_tables":    "memory of the connection table",
-	"director.Tables.bytes":                "of all blocks, and of the tables of replies by the kernel's account [bytes]",
+	"director.Tables.bytes":                "of all blocks [bytes]",
 	"director.Tables.made":                 "blocks of 4032 bytes in pages, which a process adds",
 	"director.Tables.taken":                "of them in use, or used before",
 	"director.Tables.spare":                "blocks that the kernel allocated, as there were no pages",
