@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )

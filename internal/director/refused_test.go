@@ -48,10 +48,12 @@ func refusedWorld(t *testing.T) *interleaved {
 	return x
 }
 
+var firstOfCall = testenv.UDP(sipClient(1), sipVIP, invite("a@h"))
+
 // begins sends the first packet of a call, and says what became of it.
 func (x *interleaved) begins() verdict {
 	x.Helper()
-	return x.fromClientOn(cpuB, testenv.UDP(sipClient(1), sipVIP, invite("a@h"))).verdict
+	return x.fromClientOn(cpuB, firstOfCall).verdict
 }
 
 // ends lets the time of the call's entries be over, and the sweep come by: its template ends a minute
