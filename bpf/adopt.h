@@ -46,30 +46,33 @@ static __noinline void adopt_told(const struct flow *flow, const struct conn_rec
 	bucket_release(claim);
 }
 
-/* Enters the replies of a connection that was adopted. A hairpin whose port is a new connection's
- * ends. */
-static __noinline void adopt_replies(const struct conn_record *r, struct conn *c)
+/* Enters the replies of a connection that was adopted: 0, or not if they are a new connection's. */
+static __noinline int adopt_replies(const struct conn_record *r, const struct conn *c)
 {
-	struct flow flow = r->flow, replies;
 	__u32 id = r->server;
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	int rc = -ENOENT;
+	struct flow replies;
 
 	if (s) {
-		conn_replies_flow(&flow, c, s, &replies);
+		conn_replies_flow(&r->flow, c, s, &replies);
 		if (c->flags & CONN_HAIRPIN) {
 			replies.dst = r->hairpin;
 			replies.dport = r->hairpin_port;
 		}
-		rc = replies_put(&replies, c, 0);
+		if (replies_put(&replies, c, 0) >= 0)
+			return 0;
 	}
-	if (!rc)
-		return;
 	room_give(c->replies);
+	return -EEXIST;
+}
+
+/* A connection that was adopted has no replies: a hairpin cannot live without. */
+static __always_inline void adopt_unreplied(const struct flow *flow, struct conn *c)
+{
 	if (!(c->flags & CONN_HAIRPIN))
-		replies_lost(c->index, c->expires & INCARNATION);
-	else if (conn_kill(&flow, c, 0))
-		conn_remove(&flow, c);
+		replies_lost(conn_name(c->index, c->expires));
+	else if (conn_kill(flow, c, 0))
+		conn_remove(flow, c);
 }
 
 static __noinline enum record_result adopt_entry(const struct conn_record *r)
@@ -91,8 +94,8 @@ static __noinline enum record_result adopt_entry(const struct conn_record *r)
 	if (!rc) {
 		entry_counted(&flow, r->server, r->flags, -1);
 		adopt_told(&flow, r);
-		if (fresh.replies)
-			adopt_replies(r, &fresh);
+		if (fresh.replies && adopt_replies(r, &fresh))
+			adopt_unreplied(&flow, &fresh);
 		return RECORD_ENTERED;
 	}
 	if (rc != -EEXIST)

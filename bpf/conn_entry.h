@@ -76,16 +76,22 @@ static __always_inline void key_of(const struct flow *flow, union conn_key *key,
 		flow_to4(flow, &key->four);
 }
 
-/* The connection of a flow, and what it is; NULL if there is none that lives. Only in_packets and
+/* The connection of a key, and what it is; NULL if there is none that lives. Only in_packets and
  * expires may be written by the pointer. */
+static __always_inline struct conn *conn_look_at(const union conn_key *key, struct conn *seen,
+						 __u8 family)
+{
+	struct conn *c = entry_find(key, family);
+
+	return c && conn_read(c, key, seen, family) ? c : 0;
+}
+
+/* Likewise, of a flow, which becomes the key. */
 static __always_inline struct conn *conn_look_in(const struct flow *flow, union conn_key *key,
 						 struct conn *seen, __u8 family)
 {
-	struct conn *c;
-
 	key_of(flow, key, family);
-	c = entry_find(key, family);
-	return c && conn_read(c, key, seen, family) ? c : 0;
+	return conn_look_at(key, seen, family);
 }
 
 /* Likewise, of any family and with a search that is open: 1, or 0. It takes less of the stack. */
@@ -183,9 +189,9 @@ static __always_inline int conn_lives(const struct conn *c)
 	return !(c->flags & CONN_DEAD);
 }
 
-/* Writes an entry of the flow that is searched for, in a line that was taken. */
-static __always_inline void entry_write(struct search *s, struct conn *c, __u32 index,
-					const struct conn *fresh)
+/* Begins an entry of the flow that is searched for, in a line that was taken: all but what it says.
+ */
+static __always_inline void entry_begin(struct search *s, struct conn *c, __u32 index)
 {
 	struct conn6 *six = s->six ? line_of(index, 2) : 0;
 
@@ -194,16 +200,11 @@ static __always_inline void entry_write(struct search *s, struct conn *c, __u32 
 		six->flow = s->key.six;
 	else
 		((struct conn4 *)c)->flow = s->key.four;
-	__builtin_memcpy((void *)c + CONN_WORD, (const void *)fresh + CONN_WORD, 8);
-	c->server = fresh->server;
-	c->controlled = fresh->controlled;
-	c->timeout = fresh->timeout;
 	c->told_end = 0;
 	c->told = 0;
 	c->index = index;
 	c->hash = s->hash;
 	c->link = s->tag;
-	c->replies = fresh->replies;
 }
 
 /* Enters a connection, whose `expires` gets its incarnation: 0, or an error: -EEXIST if the flow
@@ -227,7 +228,12 @@ __noinline int conn_put(const struct flow *flow, struct conn *fresh)
 		return -E2BIG;
 	}
 	search_for(s, flow);
-	entry_write(s, c, index, fresh);
+	entry_begin(s, c, index);
+	__builtin_memcpy((void *)c + CONN_WORD, (const void *)fresh + CONN_WORD, 8);
+	c->server = fresh->server;
+	c->controlled = fresh->controlled;
+	c->timeout = fresh->timeout;
+	c->replies = fresh->replies;
 	fresh->index = index;
 	fresh->expires = expires_as(fresh->expires, entry_expires(c));
 	rc = entry_enter(s, c, index, fresh->expires);

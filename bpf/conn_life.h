@@ -125,33 +125,38 @@ static __always_inline __u32 replies_room(const struct flow *flow)
 	return line;
 }
 
-/* Enters what the replies of a connection in the table are found by: 0, or an error, and the line
- * for it is given back. */
-static __always_inline int replies_enter(const struct conn *c, struct flow *replies)
+/* Enters what the replies of a connection in the table are found by: 0, or not, and the line for it
+ * is given back. */
+static __always_inline int replies_enter(const struct conn *c, struct flow *replies, int hairpins)
 {
-	int rc;
+	__s64 rc;
 
 	if (!(c->flags & CONN_HAS_REPLIES))
 		return replies_clear(replies);
-	rc = c->flags & CONN_HAIRPIN ? hairpin_open(c, replies) : replies_put(replies, c, 1);
-	if (rc)
+	if (hairpins && c->flags & CONN_HAIRPIN)
+		rc = hairpin_open(c, replies);
+	else
+		rc = replies_put(replies, c, 1);
+	if (rc > 0)
+		replies_lost(rc);
+	if (rc < 0)
 		room_give(c->replies);
-	return rc;
+	return rc < 0;
 }
 
 /* Enters a connection that its server and its template count already, and what its
  * replies are found by: 0, or not (see conn_insert). With -ECANCELED it was taken back, with
  * -ENOENT another CPU has removed it: see conn_withdrawn. The replies of one that user space enters
- * (`r`) may stay another's. */
+ * (`r`) may stay another's. `hairpins`: it may be one. */
 static __always_inline int conn_enter(const struct flow *flow, struct conn *fresh,
 				      const struct server *s, __u64 timeout,
-				      const struct conn_record *r)
+				      const struct conn_record *r, int hairpins)
 {
 	int rc, returns = replies_return(fresh->forward);
 	struct flow replies;
 
 	conn_replies_flow(flow, fresh, s, &replies);
-	if (fresh->flags & CONN_HAIRPIN) {
+	if (hairpins && fresh->flags & CONN_HAIRPIN) {
 		replies.dst = r ? r->hairpin : s->source;
 		replies.dport = r ? r->hairpin_port : 0;
 	} else if (r && returns && replies_kept(&replies, flow, fresh->flags & CONN_INACTIVE)) {
@@ -169,7 +174,7 @@ static __always_inline int conn_enter(const struct flow *flow, struct conn *fres
 		room_give(fresh->replies);
 	if (rc)
 		return rc;
-	if (!returns || !replies_enter(fresh, &replies))
+	if (!returns || !replies_enter(fresh, &replies, hairpins))
 		return 0;
 	/* A hairpin may lack a port. */
 	if (!(fresh->flags & CONN_HAIRPIN))
@@ -191,12 +196,13 @@ static __always_inline int conn_withdrawn(int rc)
 /* Enters a connection for the packet's flow, as the caller filled it in, with
  * what the first packet makes of it: 0, or not; see conn_insert. */
 static __always_inline int conn_create(struct packet *p, struct conn *fresh, const struct server *s,
-				       const struct settings *set)
+				       const struct settings *set, int hairpins)
 {
 	__u8 before = state_before(p->flow.protocol);
 	int rc;
 
-	rc = conn_enter(&p->flow, fresh, s, conn_timeout(fresh->server, fresh->state, set), 0);
+	rc = conn_enter(&p->flow, fresh, s, conn_timeout(fresh->server, fresh->state, set), 0,
+			hairpins);
 	/* Who removed it at once has reported its end. */
 	if (!rc || rc == -ENOENT)
 		follow_tell(&p->flow, fresh, FOLLOW_OPEN, before);

@@ -19,33 +19,26 @@
 /* So many are tried, from a random one on. */
 #define HAIRPIN_TRIES 64
 
-/* The flow stays where it is: there is no room for it on the stack. */
-struct hairpin_search {
-	const struct conn *conn;
-	struct flow *replies;
-	__u32 from;
-	int rc;
-};
-
-static long hairpin_try(__u32 i, struct hairpin_search *s)
-{
-	s->replies->dport = bpf_htons(HAIRPIN_PORT + (s->from + i) % HAIRPIN_PORTS);
-	s->rc = replies_put(s->replies, s->conn, 0);
-	return s->rc != -EEXIST;
-}
-
 /* Enters the replies of a hairpin that is in the table: 0, or an error. `replies`: their flow, on
  * the caller's stack; without a port of the director's, it gets one. */
 static __noinline int hairpin_open(const struct conn *conn, struct flow *replies)
 {
-	struct hairpin_search search = { .conn = conn, .replies = replies, .rc = -EEXIST };
+	__u32 from, i, tries = 1;
+	__s64 rc = -EEXIST;
 
 	if (!replies->dst.word[0] && !replies->dst.word[3])
-		return -EEXIST;
-	search.from = replies->dport ? bpf_ntohs(replies->dport) - HAIRPIN_PORT
-				     : random_u32() % HAIRPIN_PORTS;
-	bpf_loop(replies->dport ? 1 : HAIRPIN_TRIES, hairpin_try, &search, 0);
-	return search.rc;
+		return rc;
+	from = bpf_ntohs(replies->dport) - HAIRPIN_PORT;
+	if (!replies->dport) {
+		from = random_u32() % HAIRPIN_PORTS;
+		tries = HAIRPIN_TRIES;
+	}
+#pragma nounroll
+	for (i = 0; i < tries && rc == -EEXIST; i++) {
+		replies->dport = bpf_htons(HAIRPIN_PORT + (from + i) % HAIRPIN_PORTS);
+		rc = replies_put(replies, conn, 0);
+	}
+	return rc < 0 ? rc : 0;
 }
 
 /* The flow of a hairpin's replies, by that of its client, which may be the same memory: 1; 0 if

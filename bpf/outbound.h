@@ -63,7 +63,7 @@ static __always_inline int outbound_enter(struct packet *p, struct conn *fresh,
 	fresh->flags &= ~CONN_UNPROVEN; /* a server of ours began it */
 	server_bind(s, l, 1);
 	load_changed(id);
-	rc = conn_create(p, fresh, s, set);
+	rc = conn_create(p, fresh, s, set, 0);
 	if (rc && !conn_withdrawn(rc))
 		server_unbind(id, fresh->flags & CONN_INACTIVE);
 	return rc;

@@ -175,7 +175,7 @@ static __noinline int repair_replies(const struct repair *r)
 	struct conn seen = {};
 	struct flow replies;
 	struct server *s;
-	int rc;
+	__s64 rc;
 
 	if (!line)
 		return REPAIR_FAILED;
@@ -197,12 +197,12 @@ static __noinline int repair_replies(const struct repair *r)
 	} else {
 		rc = replies_put(&replies, &seen, 0);
 	}
-	if (!rc)
+	if (rc >= 0)
 		return REPAIR_DONE;
 	room_give(line);
 	if (rc != -EEXIST)
 		return REPAIR_FAILED;
-	replies_lost(seen.index, seen.expires & INCARNATION);
+	replies_lost(conn_name(seen.index, seen.expires));
 	return REPAIR_DONE;
 }
 

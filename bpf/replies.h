@@ -47,16 +47,20 @@ static __always_inline struct reply_owner *reply_owner_of(const struct flow *flo
 	return bpf_map_lookup_elem(&reply_owners, &at);
 }
 
-/* The client's flow that a packet of such a sender is a reply to: the server, or NULL if the packet
- * is none of it. */
-static __always_inline struct server *reply_client(const struct reply_owner *owner,
-						   const struct flow *flow, struct flow *client)
+/* The server that a packet of such a sender is of; NULL if it is none. */
+static __always_inline struct server *reply_server(const struct reply_owner *owner,
+						   const struct flow *flow)
 {
 	__u32 id = owner->server;
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 
-	if (!s || !address_equal(&s->addr, &flow->src))
-		return 0;
+	return s && address_equal(&s->addr, &flow->src) ? s : 0;
+}
+
+/* The client's flow that its packet is a reply to. */
+static __always_inline void reply_client(const struct flow *flow, const struct server *s,
+					 struct flow *client)
+{
 	client->src = flow->dst;
 	client->dst = s->owner.addr;
 	client->sport = flow->dport;
@@ -65,7 +69,21 @@ static __always_inline struct server *reply_client(const struct reply_owner *own
 	client->template = 0;
 	client->family = flow->family;
 	client->pad = 0;
-	return s;
+}
+
+/* Likewise, as key: the fast path has no room for a flow. */
+static __always_inline void reply_key(const struct flow *flow, const struct server *s,
+				      union conn_key *key, __u8 family)
+{
+	if (family == AF_INET6) {
+		reply_client(flow, s, &key->six);
+		return;
+	}
+	key->four.src = address_to4(&flow->dst);
+	key->four.dst = address_to4(&s->owner.addr);
+	key->four.sport = flow->dport;
+	key->four.dport = s->owner.port;
+	*(__u32 *)&key->four.protocol = flow->protocol;
 }
 
 /* Whether the connection of that flow is the one. */
@@ -169,15 +187,21 @@ __noinline int replies_look(const struct flow *flow, struct flow *client, struct
 	return !!r;
 }
 
-/* A connection whose replies are another's now has no entry of them. */
-__noinline int replies_lost(__u32 index, __u64 incarnation)
+/* Names a connection: the index of its entry, and the incarnation of that. Never 0. */
+static __always_inline __s64 conn_name(__u32 index, __u64 expires)
 {
-	struct conn *c = line_of(index, 1);
+	return (expires & INCARNATION) << INDEX_BITS | index;
+}
+
+/* A connection whose replies are another's now has no entry of them. */
+__noinline int replies_lost(__s64 name)
+{
+	struct conn *c = line_of(name & INDEX_MASK, 1);
 	union line *line = c ? entry_claim(c) : 0;
 
 	if (!c || !line)
 		return 0;
-	if (entry_expires(c) >= DEAD_TIME && (entry_expires(c) & INCARNATION) == incarnation)
+	if (entry_expires(c) >= DEAD_TIME && (entry_expires(c) & INCARNATION) == name >> INDEX_BITS)
 		c->flags &= ~CONN_LISTED;
 	bucket_leave(line);
 	return 0;
@@ -207,7 +231,7 @@ static __always_inline int replies_place(struct search *s, union line *line, str
 	if (!replies_conn(r))
 		return -ENOENT;
 	if (former) {
-		bucket_drop(line, former, s->found);
+		bucket_drop_behind(line, former, s->found, s->before);
 		s->empty = bucket_tagged(line, 0);
 	}
 	rc = bucket_enter(s, line, r, r->index, look);
@@ -216,19 +240,21 @@ static __always_inline int replies_place(struct search *s, union line *line, str
 	entry_set_end(r, look); /* atomic: invariant 2 */
 	if (replies_conn(r))
 		return 0;
-	bucket_drop(line, r, r->index);
+	bucket_drop_behind(line, r, r->index, 0); /* a chain begins with it */
 	return -ENOENT;
 }
 
-/* Enters the entry of a connection's replies, in the line that it has for it: 0, or an error:
- * -EEXIST if the flow is that of another connection's replies and stays so (`replaces`: 0). If the
- * connection has ended meanwhile, the line is given back. */
-__noinline int replies_put(const struct flow *replies, const struct conn *of, int replaces)
+/* Enters the entry of a connection's replies, in the line that it has for it: 0, or the connection
+ * that has lost them (conn_name, replies_lost); or an error: -EEXIST if the flow is that of another
+ * connection's replies and stays so (`replaces`: 0). If the connection has ended meanwhile, the
+ * line is given back. */
+__noinline __s64 replies_put(const struct flow *replies, const struct conn *of, int replaces)
 {
-	struct conn fresh = { .template = TEMPLATE_REPLIES }, *r, *former;
+	struct conn *r, *former;
 	__u32 former_index = 0;
 	struct search *s;
 	union line *line;
+	__s64 lost = 0;
 	int rc = -EBUSY;
 
 	if (!replies || !of)
@@ -239,30 +265,31 @@ __noinline int replies_put(const struct flow *replies, const struct conn *of, in
 		return -E2BIG;
 	reply_share(replies);
 	search_for(s, replies);
-	fresh.of = of->index;
-	fresh.incarnation = of->expires & INCARNATION;
-	entry_write(s, r, of->replies, &fresh);
+	entry_begin(s, r, of->replies);
+	*(__u64 *)((void *)r + CONN_WORD) = 0;
+	r->template = TEMPLATE_REPLIES;
+	r->of = of->index;
+	r->incarnation = of->expires & INCARNATION;
+	r->timeout = 0;
+	r->replies = 0;
 	line = search_bucket(s);
 	if (line) {
 		former = s->found ? line_of(s->found, 1) : 0;
-		if (former) {
-			fresh.of = former->of;
-			fresh.incarnation = former->incarnation;
-		}
 		rc = replies_place(s, line, r, former, replaces);
-		if (former && entry_expires(former) < DEAD_TIME)
+		if (former && entry_expires(former) < DEAD_TIME) {
 			former_index = s->found;
+			lost = conn_name(former->of, former->incarnation);
+		}
 		bucket_leave(line);
 	}
 	search_close();
-	if (former_index) {
+	if (former_index)
 		room_give(former_index);
-		replies_lost(fresh.of, fresh.incarnation);
-	}
-	if (rc != -ENOENT)
+	if (rc == -ENOENT)
+		room_give(of->replies);
+	else if (rc)
 		return rc;
-	room_give(of->replies);
-	return 0;
+	return lost;
 }
 
 /* Takes an entry of replies out, whose bucket is claimed, and ends the claim. */
@@ -282,18 +309,18 @@ static __always_inline void replies_drop(struct conn *r, __u32 bucket)
  * way. */
 __noinline int replies_clear(const struct flow *replies)
 {
-	__u32 hash, of, incarnation, claim;
+	__u32 hash, claim;
 	struct conn *r;
+	__s64 lost;
 
 	if (!replies || !state.listed || !entry_search(replies, &hash))
 		return 0;
 	r = conn_claim(replies, &claim);
 	if (!r)
 		return 0;
-	of = r->of;
-	incarnation = r->incarnation;
+	lost = conn_name(r->of, r->incarnation);
 	replies_drop(r, claim);
-	return replies_lost(of, incarnation);
+	return replies_lost(lost);
 }
 
 /* Takes the entry of a dead connection's replies out, if it has one. */
@@ -331,7 +358,7 @@ static __always_inline int replies_due(const struct flow *replies, __u64 now)
 /* The connection that a packet is a reply of, and what it is; its client's flow becomes the key. If
  * a client reached one server from one port through two services, the server cannot tell either:
  * replies are the later one's. */
-static __always_inline struct conn *reply_conn_in(const struct flow *flow, struct flow *client,
+static __always_inline struct conn *reply_conn_in(const struct flow *flow,
 						  const struct reply_owner *owner,
 						  union conn_key *key, struct conn *seen,
 						  __u8 family)
@@ -344,10 +371,11 @@ static __always_inline struct conn *reply_conn_in(const struct flow *flow, struc
 		if (c)
 			return c;
 	}
-	s = owner ? reply_client(owner, flow, client) : 0;
+	s = owner ? reply_server(owner, flow) : 0;
 	if (!s || s->flags & SERVER_DRAINING)
 		return 0;
-	c = conn_look_in(client, key, seen, family);
+	reply_key(flow, s, key, family);
+	c = conn_look_at(key, seen, family);
 	return c && reply_is_owners(owner, flow, seen) ? c : 0;
 }
 
@@ -360,13 +388,18 @@ enum lead { LEAD_NONE, LEAD_LISTED, LEAD_OWNER };
 __noinline int reply_lead(const struct flow *flow, struct flow *client, int second)
 {
 	const struct reply_owner *owner;
+	struct server *s;
 
 	if (!flow || !client)
 		return LEAD_NONE;
 	owner = reply_owner_of(flow);
-	if (owner ? !!owner->shared == second : second)
-		return owner && reply_client(owner, flow, client) ? LEAD_OWNER : LEAD_NONE;
-	return state.listed ? LEAD_LISTED : LEAD_NONE;
+	if (owner ? !!owner->shared != second : !second)
+		return state.listed ? LEAD_LISTED : LEAD_NONE;
+	s = owner ? reply_server(owner, flow) : 0;
+	if (!s)
+		return LEAD_NONE;
+	reply_client(flow, s, client);
+	return LEAD_OWNER;
 }
 
 /* Whether the connection of the sender's flow is the one whose replies have the packet's. */

@@ -133,7 +133,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	conn_begin(p, &fresh, set);
 	server_bind(s, l, fresh.flags & CONN_INACTIVE);
 	load_changed(id);
-	rc = conn_create(p, &fresh, s, set);
+	rc = conn_create(p, &fresh, s, set, 1);
 	if (!rc) {
 		count_conn(svc->id, id);
 		if (set->syncing)

@@ -523,13 +523,14 @@ struct search {
 	__u32 bucket;
 	__u32 control; /* of the bucket, at the beginning */
 	__u32 at;      /* the next entry of the chain */
+	__u32 before;  /* the one before what was found there; 0: none */
 	__u32 found;   /* index; 0: none */
 	__u16 chained; /* entries of the chain that were looked at */
 	__u8 step;     /* enum search_step */
 	__u8 six;
 	__u8 claims;
 	__u8 claimed;
-	__u8 pad[2];
+	__u8 pad[6];
 };
 
 struct search_at {

@@ -158,6 +158,7 @@ static __always_inline long search_begin(struct search *s)
 	s->slots = bucket_tagged(line, s->tag);
 	s->empty = s->claims ? bucket_tagged(line, 0) : 0;
 	s->at = bucket_chain(line);
+	s->before = 0;
 	s->chained = 0;
 	s->step = SEARCH_SLOTS;
 	return 0;
@@ -202,10 +203,13 @@ static long search_step(__u32 i, struct search_at *at)
 		c = line_of(index, 1);
 		s->at = c ? entry_next(c) : 0;
 	}
-	if (!search_is(s, index))
-		return 0;
-	s->found = index & INDEX_MASK;
-	return 1;
+	if (search_is(s, index)) {
+		s->found = index & INDEX_MASK;
+		return 1;
+	}
+	if (s->step == SEARCH_CHAIN)
+		s->before = index;
+	return 0;
 }
 
 /* Begins a search; search_close ends it. */
@@ -435,21 +439,25 @@ static long unlink_step(__u32 i, struct unlink *u)
 	return 0;
 }
 
-/* Under the claim: takes an entry from the bucket's chain. Its own link stays, as readers may
- * follow it. */
+/* Under the claim: takes an entry from the bucket's chain, behind another one (0: none). Its own
+ * link stays, as readers may follow it. */
+static __always_inline void chain_cut(union line *line, __u32 before, __u32 next)
+{
+	struct conn *b = before ? line_of(before, 1) : 0;
+
+	if (b)
+		entry_link(b, next);
+	else
+		bucket_chain_set(line, next);
+}
+
 static __always_inline void chain_unlink(union line *line, __u32 index)
 {
 	struct unlink u = { .index = index, .at = bucket_chain(line) };
-	struct conn *before;
 
 	bpf_loop(CHAIN_LONGEST + 1, unlink_step, &u, 0);
-	if (u.at != index)
-		return;
-	before = u.before ? line_of(u.before, 1) : 0;
-	if (before)
-		entry_link(before, u.next);
-	else
-		bucket_chain_set(line, u.next);
+	if (u.at == index)
+		chain_cut(line, u.before, u.next);
 }
 
 /* Under the claim: lets the first of the chain have a slot, or nothing. */
@@ -473,6 +481,20 @@ static __always_inline void bucket_drop(union line *line, struct conn *c, __u32 
 		slot_refill(line, slot_first(slots));
 	else
 		chain_unlink(line, index);
+	*(volatile __u64 *)&c->expires = entry_expires(c) & INCARNATION;
+}
+
+/* Likewise, one that a search has found behind another in the chain, or that has no other before
+ * it. */
+static __always_inline void bucket_drop_behind(union line *line, struct conn *c, __u32 index,
+					       __u32 before)
+{
+	__u64 slots = bucket_indexed(line, index);
+
+	if (slots)
+		slot_refill(line, slot_first(slots));
+	else
+		chain_cut(line, before, entry_next(c));
 	*(volatile __u64 *)&c->expires = entry_expires(c) & INCARNATION;
 }
 
