@@ -63,8 +63,11 @@ enum template_kind {
 	TEMPLATE_ADDRESS, /* protocol and virtual address: port 0, and FTP */
 	TEMPLATE_MARK,    /* the firewall mark */
 	TEMPLATE_CALL,    /* struct conn alone: a call (struct call) */
-	TEMPLATE_REPLIES, /* likewise: it is no connection's entry, but that of one's replies */
 };
+
+/* Likewise: the entry is no connection's, but that of one's replies. No value of the enumeration,
+ * which struct service has: an upgrade compares. */
+#define TEMPLATE_REPLIES (TEMPLATE_CALL + 1)
 
 /* A persistence engine: what identifies templates in addition to the clients. */
 enum engine {

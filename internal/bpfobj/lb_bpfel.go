@@ -902,7 +902,6 @@ const (
 	LbTemplateKindTEMPLATE_ADDRESS LbTemplateKind = 2
 	LbTemplateKindTEMPLATE_MARK    LbTemplateKind = 3
 	LbTemplateKindTEMPLATE_CALL    LbTemplateKind = 4
-	LbTemplateKindTEMPLATE_REPLIES LbTemplateKind = 5
 )
 
 type LbTraceEvent struct {

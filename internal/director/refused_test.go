@@ -294,7 +294,7 @@ func TestRaceSweepBeforeRemoval(t *testing.T) {
 func TestRefusedSettingAside(t *testing.T) {
 	x := newInterleavedSized(t, crowdedSizes)
 	s := x.persistent()
-	x.addService(tcpService(otherVIP, "rr"), 1)
+	x.serve(tcpService(otherVIP, "rr"), ipv4.real(8, 8080))
 	server := x.establish(client1, vip)
 	n := 0
 	for ; x.freeLines(model.IPv4) > 0; n++ {
@@ -308,7 +308,7 @@ func TestRefusedSettingAside(t *testing.T) {
 	x.wantControlled("refused")
 	x.wantAudited("refused")
 	for i := range 8 {
-		x.fromServerOn(cpuB, testenv.TCP(server0, nthClient(1000+i), "RA"))
+		x.fromServerOn(cpuB, testenv.TCP(at(ipv4.server(8), 8080), nthClient(1000+i), "RA"))
 	}
 	x.pass(11 * time.Second) // CLOSE lasts 10 s
 	if v := x.fromClientOn(cpuB, syn).verdict; v != redirect {
