@@ -152,7 +152,11 @@ func (x *injector) fullBlock() *block {
 	for _, b := range x.allBlocks() {
 		n, others := 0, 0
 		x.must(b.entries(func(e *entry) error {
-			if own[e.Flow] || e.ofReplies() {
+			flow := e.Flow
+			if e.ofReplies() {
+				flow = x.blockOf(e.Server / indexLines).entry(e.Server % indexLines).Flow
+			}
+			if own[flow] {
 				n++
 			} else {
 				others++
