@@ -295,7 +295,7 @@ static long record_enter(__u32 i, void *unused)
 
 	if (!r || !call || !r->flow.family)
 		return 0;
-	room_prepare(entry_kind(r->flow.family));
+	room_prepare(entry_kind(r->flow.family), ROOM_AT_HAND);
 	split_if_due();
 	if (r->kind != RECORD_NEW)
 		known = backup_known(r, call);

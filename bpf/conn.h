@@ -17,18 +17,18 @@
 /* How much `expires` may lag behind: both directions write it. */
 #define EXPIRY_SLACK (NSEC_PER_SEC / 4)
 
-/* The flow of the server's replies. */
-static __always_inline void conn_reverse_flow(const struct flow *flow, const struct conn *c,
-					      const struct server *s, struct flow *reverse)
+/* The flow of the entry of the server's replies (replies.h). */
+static __always_inline void conn_replies_flow(const struct flow *flow, const struct conn *c,
+					      const struct server *s, struct flow *replies)
 {
-	reverse->src = s->addr;
-	reverse->dst = flow->src;
-	reverse->sport = c->port;
-	reverse->dport = flow->sport;
-	reverse->protocol = flow->protocol;
-	reverse->template = 0;
-	reverse->family = flow->family;
-	reverse->pad = 0;
+	replies->src = s->addr;
+	replies->dst = flow->src;
+	replies->sport = c->port;
+	replies->dport = flow->sport;
+	replies->protocol = flow->protocol;
+	replies->template = FLOW_REPLIES;
+	replies->family = flow->family;
+	replies->pad = 0;
 }
 
 /* When a connection is to end that lives for another `timeout` [ns]; 0 if that is

@@ -14,9 +14,9 @@
  * 2. What was decided without the claim is decided again under it.
  * 3. Who sets CONN_DEAD, and DEAD_TIME with it, owns the entry: it lets the template go, removes
  *    the entry and takes it from its server's count; no other program does. While it is dead, no
- *    entry of its flow can be entered. If the kernel refuses to delete what belongs to it in other
- *    tables, the owner sets CONN_LEFT, by which the sweep becomes the owner: it removes the entry
- *    when it comes by (removal.h). Until then the server counts it.
+ *    entry of its flow can be entered. If its bucket cannot be claimed, or the kernel refuses to
+ *    delete a template's call, the owner sets CONN_LEFT, by which the sweep becomes the owner: it
+ *    removes the entry when it comes by (removal.h). Until then the server counts it.
  * 4. An entry whose time is over counts as absent, though it is in the table until the sweep or
  *    a packet of its flow ends it. A template lives on while it controls connections.
  */
@@ -88,19 +88,25 @@ static __always_inline void key_of(const struct flow *flow, union conn_key *key,
 		flow_to4(flow, &key->four);
 }
 
-/* The connection of a flow, and what it is in part; NULL if there is none that lives. Only
+/* The connection of a key, and what it is in part; NULL if there is none that lives. Only
  * in_packets and expires may be written by the pointer. */
-static __always_inline struct conn *conn_look_in(const struct flow *flow, union conn_key *key,
-						 struct conn *seen, __u8 family)
+static __always_inline struct conn *conn_look_at(const union conn_key *key, struct conn *seen,
+						 __u8 family)
 {
-	struct conn *c;
+	struct conn *c = entry_find(key, family);
 
-	key_of(flow, key, family);
-	c = entry_find(key, family);
 	if (!c)
 		return 0;
 	conn_copy_part(c, seen);
 	return conn_proved(c, key, seen, family) && seen->expires > time_coarse() ? c : 0;
+}
+
+/* Likewise, of a flow, which becomes the key. */
+static __always_inline struct conn *conn_look_in(const struct flow *flow, union conn_key *key,
+						 struct conn *seen, __u8 family)
+{
+	key_of(flow, key, family);
+	return conn_look_at(key, seen, family);
 }
 
 /* Likewise, of any family and with a search that is open: 1, or 0. It takes less of the stack. */
@@ -159,10 +165,10 @@ static __always_inline __u32 entry_at(__u32 n)
 
 enum entry_seen { ENTRY_NONE, ENTRY_LIVES, ENTRY_LAPSED };
 
-/* What the entry of an index is, and its flow. */
+/* What the connection or template of an index is, and its flow. */
 __noinline enum entry_seen entry_see(__u32 index, struct flow *flow, struct conn *seen)
 {
-	if (!flow || !seen || !entry_flow(index, flow))
+	if (!flow || !seen || !entry_flow(index, flow) || flow->template == FLOW_REPLIES)
 		return ENTRY_NONE;
 	if (conn_look(flow, seen))
 		return seen->index == index ? ENTRY_LIVES : ENTRY_NONE;
@@ -203,12 +209,29 @@ static __always_inline int conn_lives(const struct conn *c)
 	return !(c->flags & CONN_DEAD);
 }
 
-/* Enters a connection: 0, or an error: -EEXIST if the flow has an entry, -E2BIG if there is no
- * room at hand (room_prepare). */
+/* Begins an entry of the flow that is searched for, in a line that was taken: all but what it says.
+ */
+static __always_inline void entry_begin(struct search *s, struct conn *c, __u32 index)
+{
+	struct conn6 *six = s->six ? line_of(index, 2) : 0;
+
+	entry_renew(c);
+	if (six)
+		six->flow = s->key.six;
+	else
+		((struct conn4 *)c)->flow = s->key.four;
+	c->told_end = 0;
+	c->told = 0;
+	c->index = index;
+	c->hash = s->hash;
+	c->link = s->tag;
+}
+
+/* Enters a connection, whose `expires` gets its incarnation: 0, or an error: -EEXIST if the flow
+ * has an entry, -E2BIG if there is no room at hand (room_prepare). */
 __noinline int conn_put(const struct flow *flow, struct conn *fresh)
 {
 	struct search *s = search_open();
-	struct conn6 *six;
 	struct conn *c;
 	__u32 index;
 	int rc;
@@ -222,22 +245,14 @@ __noinline int conn_put(const struct flow *flow, struct conn *fresh)
 		return -E2BIG;
 	}
 	search_for(s, flow);
-	entry_renew(c);
-	six = s->six ? line_of(index, 2) : 0;
-	if (six)
-		six->flow = s->key.six;
-	else
-		((struct conn4 *)c)->flow = s->key.four;
+	entry_begin(s, c, index);
 	__builtin_memcpy((void *)c + CONN_WORD, (const void *)fresh + CONN_WORD, 8);
 	c->server = fresh->server;
 	c->controlled = fresh->controlled;
 	c->timeout = fresh->timeout;
-	c->told_end = 0;
-	c->told = 0;
-	c->index = index;
-	c->hash = s->hash;
-	c->link = s->tag;
+	c->replies = fresh->replies;
 	fresh->index = index;
+	fresh->expires = expires_as(fresh->expires, entry_expires(c));
 	rc = entry_enter(s, c, index, fresh->expires);
 	search_close();
 	if (rc)

@@ -102,56 +102,89 @@ static __always_inline void conn_begin(const struct packet *p, struct conn *fres
 
 /* Whether another connection has these replies already and keeps them: one that is
  * active, or one as inactive as this. */
-static __noinline int replies_kept(const struct flow *reverse, const struct flow *flow,
-				   __u32 inactive)
+static __noinline int replies_kept(const struct flow *flow, const struct conn *c,
+				   const struct server *s)
 {
-	struct flow client = {};
+	struct flow replies, client = {};
 	struct conn seen = {};
 
-	return reply_conn(reverse, &client, &seen) && !flow_equal(&client, flow) &&
-	       (inactive || !(seen.flags & CONN_INACTIVE));
+	conn_replies_flow(flow, c, s, &replies);
+	return reply_conn(&replies, &client, &seen) && !flow_equal(&client, flow) &&
+	       (c->flags & CONN_INACTIVE || !(seen.flags & CONN_INACTIVE));
 }
 
-/* Enters what the replies of a connection in the table are found by: 0, or an error. The
- * replies of one that user space enters (`r`) may stay another's. */
-static __always_inline long replies_enter(const struct flow *flow, const struct conn *fresh,
-					  const struct server *s, const struct conn_record *r)
+/* Takes a line for a connection's replies, and sees for one for the connection. 0 if there is none.
+ */
+static __always_inline __u32 replies_room(const struct flow *flow)
 {
-	struct flow reverse;
+	__u32 line;
 
-	if (!replies_return(fresh->forward))
-		return 0;
-	conn_reverse_flow(flow, fresh, s, &reverse);
-	if (fresh->flags & CONN_HAIRPIN) {
-		reverse.dst = r ? r->hairpin : s->source;
-		reverse.dport = r ? r->hairpin_port : 0;
-		return hairpin_open(flow, &reverse);
-	}
-	if (r && replies_kept(&reverse, flow, fresh->flags & CONN_INACTIVE))
-		return 0;
-	if (fresh->flags & CONN_LISTED)
-		return reverse_enter(&reverse, flow, BPF_ANY);
-	return reverse_clear(&reverse);
+	room_prepare(entry_kind(flow->family), 2);
+	line = room_take(entry_kind(flow->family));
+	if (line)
+		room_prepare(entry_kind(flow->family), 1);
+	return line;
+}
+
+/* Enters what the replies of a connection in the table are found by: 0, or an error. */
+static __noinline int replies_enter(const struct flow *flow, const struct conn *c,
+				    const struct server *s)
+{
+	struct flow replies;
+	__s64 rc;
+
+	conn_replies_flow(flow, c, s, &replies);
+	if (!(c->flags & CONN_HAS_REPLIES))
+		return replies_clear(&replies);
+	rc = replies_put(&replies, c, 1);
+	if (rc > 0)
+		replies_lost(rc);
+	return rc < 0;
+}
+
+/* Likewise, of a hairpin, which user space may have entered (`r`). */
+static __noinline int replies_enter_hairpin(const struct flow *flow, const struct conn *c,
+					    const struct server *s, const struct conn_record *r)
+{
+	struct flow replies;
+
+	conn_replies_flow(flow, c, s, &replies);
+	replies.dst = r ? r->hairpin : s->source;
+	replies.dport = r ? r->hairpin_port : 0;
+	return hairpin_open(c, &replies) < 0;
 }
 
 /* Enters a connection that its server and its template count already, and what its
  * replies are found by: 0, or not (see conn_insert). With -ECANCELED it was taken back, with
- * -ENOENT another CPU has removed it: see conn_withdrawn. */
+ * -ENOENT another CPU has removed it: see conn_withdrawn. The replies of one that user space enters
+ * (`r`) may stay another's. `hairpins`: it may be one. */
 static __always_inline int conn_enter(const struct flow *flow, struct conn *fresh,
 				      const struct server *s, __u64 timeout,
-				      const struct conn_record *r)
+				      const struct conn_record *r, int hairpins)
 {
-	int rc;
+	int rc, returns = replies_return(fresh->forward);
 
-	if (reply_listed(flow, fresh, s))
+	hairpins = hairpins && fresh->flags & CONN_HAIRPIN;
+	if (r && !hairpins && returns && replies_kept(flow, fresh, s))
+		returns = 0;
+	else if (!hairpins && reply_listed(flow, fresh, s))
 		fresh->flags |= CONN_LISTED;
+	fresh->replies = fresh->flags & CONN_HAS_REPLIES ? replies_room(flow) : 0;
+	if (fresh->flags & CONN_HAS_REPLIES && !fresh->replies) {
+		defence_alarm();
+		return -E2BIG;
+	}
 	rc = conn_insert(flow, fresh, timeout);
+	if (rc && fresh->replies)
+		room_give(fresh->replies);
 	if (rc)
 		return rc;
-	if (!replies_enter(flow, fresh, s, r))
+	if (!returns ||
+	    !(hairpins ? replies_enter_hairpin(flow, fresh, s, r) : replies_enter(flow, fresh, s)))
 		return 0;
-	/* A hairpin may lack a port. */
-	if (!(fresh->flags & CONN_HAIRPIN))
+	if (fresh->replies)
+		room_give(fresh->replies);
+	if (!hairpins) /* a hairpin may lack a port */
 		defence_alarm();
 	if (!conn_kill(flow, fresh, 0))
 		return -ENOENT;
@@ -170,12 +203,13 @@ static __always_inline int conn_withdrawn(int rc)
 /* Enters a connection for the packet's flow, as the caller filled it in, with
  * what the first packet makes of it: 0, or not; see conn_insert. */
 static __always_inline int conn_create(struct packet *p, struct conn *fresh, const struct server *s,
-				       const struct settings *set)
+				       const struct settings *set, int hairpins)
 {
 	__u8 before = state_before(p->flow.protocol);
 	int rc;
 
-	rc = conn_enter(&p->flow, fresh, s, conn_timeout(fresh->server, fresh->state, set), 0);
+	rc = conn_enter(&p->flow, fresh, s, conn_timeout(fresh->server, fresh->state, set), 0,
+			hairpins);
 	/* Who removed it at once has reported its end. */
 	if (!rc || rc == -ENOENT)
 		follow_tell(&p->flow, fresh, FOLLOW_OPEN, before);

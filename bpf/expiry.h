@@ -44,6 +44,8 @@ __noinline int sweep_entry(__u32 index, __u64 now)
 
 	if (!entry_flow(index, &flow))
 		return 0;
+	if (flow.template == FLOW_REPLIES)
+		return replies_due(&flow, now);
 	due = conn_due(&flow, now, &seen);
 	if (due == DUE_KEPT)
 		sync_linger(&flow);

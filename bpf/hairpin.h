@@ -8,7 +8,6 @@
 #ifndef IMBANG_HAIRPIN_H
 #define IMBANG_HAIRPIN_H
 
-#include "element.h"
 #include "replies.h"
 #include "rng.h"
 
@@ -20,63 +19,48 @@
 /* So many are tried, from a random one on. */
 #define HAIRPIN_TRIES 64
 
-/* Both flows stay where they are: there is no room for them on the stack. */
-struct hairpin_search {
-	const struct flow *client;
-	struct flow *reverse; /* of the server's replies */
-	__u32 from;
-	__u32 found;
-};
-
-static long hairpin_try(__u32 i, struct hairpin_search *s)
+/* Enters the replies of a hairpin that is in the table: 0, or an error. `replies`: their flow, on
+ * the caller's stack; without a port of the director's, it gets one. */
+static __noinline int hairpin_open(const struct conn *conn, struct flow *replies)
 {
-	struct flow client = *s->client;
+	__u32 from, i, tries = 1;
+	__s64 rc = -EEXIST;
 
-	s->reverse->dport = bpf_htons(HAIRPIN_PORT + (s->from + i) % HAIRPIN_PORTS);
-	/* First: by it hairpin_close finds the entry of the replies. */
-	if (map_update(hairpins, &client, s->reverse, BPF_ANY))
-		return 1;
-	s->found = !reverse_enter(s->reverse, s->client, BPF_NOEXIST);
-	return s->found;
+	if (!replies->dst.word[0] && !replies->dst.word[3])
+		return rc;
+	from = bpf_ntohs(replies->dport) - HAIRPIN_PORT;
+	if (!replies->dport) {
+		from = random_u32() % HAIRPIN_PORTS;
+		tries = HAIRPIN_TRIES;
+	}
+#pragma nounroll
+	for (i = 0; i < tries && rc == -EEXIST; i++) {
+		replies->dport = bpf_htons(HAIRPIN_PORT + (from + i) % HAIRPIN_PORTS);
+		rc = replies_put(replies, conn, 0);
+	}
+	return rc < 0 ? rc : 0;
 }
 
-/* The server's flow of a hairpin: 1 if a client's flow has one, and that is it. */
-static __noinline int hairpin_leads(const struct flow *client, const struct flow *reverse)
+/* The flow of a hairpin's replies, by that of its client, which may be the same memory: 1; 0 if
+ * there is no such hairpin. */
+__noinline int hairpin_replies(const struct flow *client, struct flow *replies)
 {
-	struct flow key = *client, *found = bpf_map_lookup_elem(&hairpins, &key);
+	struct conn seen = {}, *c, *r;
+	__u64 was;
+	__u32 index;
 
-	return found && flow_equal(found, reverse);
-}
-
-/* Makes the hairpin of a connection in the table: 0, or not. `reverse`: the flow of the
- * server's replies, on the caller's stack; without a port of the director's, it gets one. */
-static __noinline int hairpin_open(const struct flow *client, struct flow *reverse)
-{
-	struct hairpin_search search = { .client = client, .reverse = reverse };
-
-	if (!reverse->dst.word[0] && !reverse->dst.word[3])
-		return -1;
-	search.from = reverse->dport ? bpf_ntohs(reverse->dport) - HAIRPIN_PORT
-				     : random_u32() % HAIRPIN_PORTS;
-	bpf_loop(reverse->dport ? 1 : HAIRPIN_TRIES, hairpin_try, &search, 0);
-	return search.found ? 0 : -1;
-}
-
-/* Deletes the hairpin of a connection that ends: 0, or an error. */
-__noinline int hairpin_close(const struct flow *client)
-{
-	struct flow key, reverse, *found;
-	long rc;
-
-	if (!client)
+	if (!client || !replies || !conn_look(client, &seen) || !(seen.flags & CONN_HAIRPIN))
 		return 0;
-	key = *client;
-	found = bpf_map_lookup_elem(&hairpins, &key);
-	if (!found)
+	c = entry_far(seen.index);
+	index = c ? c->replies : 0;
+	r = entry_far(index);
+	was = r ? entry_expires(r) : 0;
+	barrier();
+	if (!r || was < DEAD_TIME || r->template != TEMPLATE_REPLIES || r->of != seen.index ||
+	    r->incarnation != (seen.expires & INCARNATION) || !entry_flow(index, replies))
 		return 0;
-	reverse = *found;
-	rc = reverse_release(&reverse, &key);
-	return rc ? rc : map_delete(hairpins, &key);
+	barrier();
+	return !((was ^ entry_expires(r)) & INCARNATION);
 }
 
 #endif

@@ -54,7 +54,7 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 		fresh.flags |= CONN_INACTIVE;
 	server_bind(s, l, fresh.flags & CONN_INACTIVE);
 	load_changed(id);
-	rc = conn_enter(&flow, &fresh, s, record_timeout(r), r);
+	rc = conn_enter(&flow, &fresh, s, record_timeout(r), r, 1);
 	/* Who removed it at once has reported its end. What others told is reported when it is
 	 * noted (backup_entered). */
 	if (!record_noted(r) && (!rc || rc == -ENOENT))

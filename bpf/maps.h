@@ -25,7 +25,6 @@
 #define MAX_MARK_RULES 1024
 #define MAX_ALLOWANCES 4096
 #define MAX_FRAGMENTS 8192
-#define MAX_HAIRPINS (1 << 16)
 #define MAX_PEERS 16
 #define MAX_CHECK_FLOWS 65536
 #define MAX_GUARDED 65536
@@ -184,24 +183,6 @@ struct {
 	__type(value, struct reply_owner);
 } reply_owners SEC(".maps");
 
-/* kernel: from the server's flow to the client's, of connections whose replies
- * are not known by the server alone (replies.h). */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_CONNS4);
-	__type(key, struct flow4);
-	__type(value, struct flow4);
-} reverse4 SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_CONNS6);
-	__type(key, struct flow);
-	__type(value, struct flow);
-} reverse6 SEC(".maps");
-
 /* kernel: the numbers of the calls that have a template (call.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -249,16 +230,6 @@ struct {
 	__type(key, struct endpoint);
 	__type(value, __u32);
 } outbound SEC(".maps");
-
-/* kernel: from a client's flow to its server's, of connections that the server
- * takes for the director's. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_HAIRPINS);
-	__type(key, struct flow);
-	__type(value, struct flow);
-} hairpins SEC(".maps");
 
 /* kernel: fragmented packets on their way. */
 struct {
@@ -384,7 +355,7 @@ struct {
 struct state_table {
 	struct attack attack;   /* whether there is a SYN flood */
 	struct defence defence; /* what the defence modes remember */
-	__u32 listed;           /* whether the reverse tables ever had an entry */
+	__u32 listed;           /* whether replies ever had an entry */
 	__u32 pad;
 } state GLOBAL(state);
 

@@ -63,7 +63,7 @@ static __always_inline int outbound_enter(struct packet *p, struct conn *fresh,
 	fresh->flags &= ~CONN_UNPROVEN; /* a server of ours began it */
 	server_bind(s, l, 1);
 	load_changed(id);
-	rc = conn_create(p, fresh, s, set);
+	rc = conn_create(p, fresh, s, set, 0);
 	if (rc && !conn_withdrawn(rc))
 		server_unbind(id, fresh->flags & CONN_INACTIVE);
 	return rc;
@@ -168,7 +168,7 @@ static __always_inline int outbound_find(struct __sk_buff *skb, struct packet *p
 	p->flow.sport = p->flow.dport;
 	p->flow.dst = s->owner.addr;
 	p->flow.dport = s->owner.port;
-	room_prepare(entry_kind(p->flow.family));
+	room_prepare(entry_kind(p->flow.family), ROOM_AT_HAND);
 	if (!svc->template || !outbound_template(skb, p, svc, id)) {
 		p->news &= ~NEWS_ASIDE;
 		conn_lapse(&p->flow); /* not in the next function: a chain of calls has 8 frames */

@@ -292,12 +292,10 @@ static __always_inline int related_translate(struct __sk_buff *skb, struct packe
 /* The client's address and port as the server sees them. */
 static __always_inline int related_other(const struct flow *client, struct flow *other)
 {
-	struct flow *reverse = bpf_map_lookup_elem(&hairpins, client);
-
-	if (!reverse)
+	if (!hairpin_replies(client, other))
 		return -1;
-	other->src = reverse->dst;
-	other->sport = reverse->dport;
+	other->src = other->dst;
+	other->sport = other->dport;
 	return 0;
 }
 

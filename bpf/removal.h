@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The end of an entry of the connection table, of a connection or of a template. What
- * belongs to it in other tables is entered after it and deleted before it: the entry of its
- * replies, the hairpin, the call and its number. So all of it is found by the entry, as long
- * as that is there.
+ * belongs to it is entered after it and deleted before it: the entry of its replies, the call and
+ * its number. So all of it is found by the entry, as long as that is there.
  *
  * The owner of a dead entry (conn_entry.h, rule 3) deletes one after the other. If the
- * kernel refuses, the rest stays, and the sweep deletes it when it comes by;
- * until then the flow cannot be opened again. The server's count follows the deletion of
- * the entry itself, which succeeds once.
+ * kernel refuses to delete a call, or the entry's bucket cannot be claimed, the rest stays, and the
+ * sweep deletes it when it comes by; until then the flow cannot be opened again. The server's
+ * count follows the deletion of the entry itself, which succeeds once.
  */
 #ifndef IMBANG_REMOVAL_H
 #define IMBANG_REMOVAL_H
@@ -16,25 +15,11 @@
 #include "call.h"
 #include "conn.h"
 #include "follow.h"
-#include "hairpin.h"
 #include "load.h"
 #include "replies.h"
 #include "template.h"
 
-/* Deletes the entry of a connection's replies: 0, or an error. */
-static __noinline long conn_unlist(const struct flow *flow, const struct conn *c)
-{
-	struct flow reverse;
-	__u32 server = c->server;
-	struct server *s = bpf_map_lookup_elem(&servers, &server);
-
-	if (!s)
-		return 0;
-	conn_reverse_flow(flow, c, s, &reverse);
-	return reverse_release(&reverse, flow);
-}
-
-/* Likewise, all of a dead template. */
+/* Deletes what is left of a dead template: 0, or an error. */
 static __always_inline long template_clear(const struct flow *key, const struct conn *t)
 {
 	long rc = is_call(key) ? call_forget(key) : 0;
@@ -48,21 +33,17 @@ static __always_inline long template_clear(const struct flow *key, const struct 
 	return 0;
 }
 
-/* Deletes what is left of a dead entry, and then takes it from its server's count: 0, or an
- * error. */
+/* Likewise, of a dead entry, and then takes it from its server's count. */
 static __always_inline long conn_clear(const struct flow *flow, const struct conn *c)
 {
 	__u32 server = c->server;
-	long rc = 0;
+	long rc;
 
 	if (flow->template)
 		return template_clear(flow, c);
-	if (c->flags & CONN_HAIRPIN)
-		rc = hairpin_close(flow);
-	else if (c->flags & CONN_LISTED)
-		rc = conn_unlist(flow, c);
-	if (!rc)
-		rc = conn_forget(c);
+	if (c->flags & CONN_HAS_REPLIES)
+		replies_forget(c);
+	rc = conn_forget(c);
 	if (rc)
 		return rc;
 	entry_counted(flow, server, c->flags, -1);

@@ -9,6 +9,7 @@
 
 #include "conn.h"
 #include "conn_entry.h"
+#include "conn_life.h"
 #include "load.h"
 #include "template.h"
 
@@ -44,18 +45,19 @@ static __noinline int repair_controlled(const struct repair *r)
 	return conn_hold(&r->flow, &server, r->controlled) ? REPAIR_DONE : REPAIR_CHANGED;
 }
 
-/* Removes an entry that nothing counts: one that is dead, or of a server that there is not. */
+/* Removes an entry that nothing counts: one that is dead, of a server that there is not, or of the
+ * replies of no connection. */
 static __noinline int repair_remove(const struct repair *r)
 {
 	__u32 hash, index = entry_search(&r->flow, &hash);
 	struct conn *c = index ? entry_far(index) : 0;
-	struct conn seen = { .server = r->server };
+	struct conn seen = { .server = r->server, .index = r->number, .expires = r->expires };
 
 	if (!c || c->index != r->number)
 		return REPAIR_CHANGED;
-	seen.expires = r->expires;
 	if (conn_lives(c) && !conn_kill(&r->flow, &seen, 0))
 		return REPAIR_CHANGED;
+	replies_forget(&seen); /* it is dead, and removed by nothing else */
 	return entry_take_out(index, seen.expires) ? REPAIR_FAILED : REPAIR_DONE;
 }
 
@@ -141,6 +143,68 @@ static __noinline int repair_line(const struct repair *r)
 	return REPAIR_DONE;
 }
 
+/* Gives a connection that is said to have an entry of its replies a line for that; 0 if it has one.
+ */
+static __noinline int repair_replies_line(const struct repair *r, __u32 line, struct conn *seen)
+{
+	__u32 claim;
+	struct conn *c = conn_claim(&r->flow, &claim), *replies;
+	int lacks = 0;
+
+	if (!c)
+		return 0;
+	replies = c->replies ? entry_far(c->replies) : 0;
+	if (conn_lives(c) && c->index == r->number && c->flags & CONN_HAS_REPLIES &&
+	    !(replies && entry_expires(replies) >= DEAD_TIME && replies->of == c->index &&
+	      replies_conn(replies))) {
+		c->replies = line;
+		conn_copy(c, seen);
+		seen->replies = line;
+		lacks = 1;
+	}
+	bucket_release(claim);
+	return lacks;
+}
+
+/* Enters a connection's replies. If they are another's, they stay so. A hairpin gets another port.
+ */
+static __noinline int repair_replies(const struct repair *r)
+{
+	__u32 line = replies_room(&r->flow), server;
+	struct conn seen = {};
+	struct flow replies;
+	struct server *s;
+	__s64 rc;
+
+	if (!line)
+		return REPAIR_FAILED;
+	if (!repair_replies_line(r, line, &seen)) {
+		room_give(line);
+		return REPAIR_CHANGED;
+	}
+	server = seen.server;
+	s = bpf_map_lookup_elem(&servers, &server);
+	if (!s) {
+		room_give(line);
+		return REPAIR_FAILED;
+	}
+	conn_replies_flow(&r->flow, &seen, s, &replies);
+	if (seen.flags & CONN_HAIRPIN) {
+		replies.dst = s->source;
+		replies.dport = 0;
+		rc = hairpin_open(&seen, &replies);
+	} else {
+		rc = replies_put(&replies, &seen, 0);
+	}
+	if (rc >= 0)
+		return REPAIR_DONE;
+	room_give(line);
+	if (rc != -EEXIST)
+		return REPAIR_FAILED;
+	replies_lost(conn_name(seen.index, seen.expires));
+	return REPAIR_DONE;
+}
+
 static __always_inline int repair_one(const struct repair *r)
 {
 	switch (r->kind) {
@@ -158,6 +222,8 @@ static __always_inline int repair_one(const struct repair *r)
 		return repair_enter(r);
 	case REPAIR_LINE:
 		return repair_line(r);
+	case REPAIR_REPLIES:
+		return repair_replies(r);
 	}
 	return REPAIR_FAILED;
 }

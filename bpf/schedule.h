@@ -133,7 +133,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	conn_begin(p, &fresh, set);
 	server_bind(s, l, fresh.flags & CONN_INACTIVE);
 	load_changed(id);
-	rc = conn_create(p, &fresh, s, set);
+	rc = conn_create(p, &fresh, s, set, 1);
 	if (!rc) {
 		count_conn(svc->id, id);
 		if (set->syncing)
@@ -332,7 +332,7 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 		return drop(p, p->peek ? REASON_DROP_CHALLENGED : REASON_DROP_UNPROVEN);
 
 	if (!p->peek)
-		room_prepare(entry_kind(p->flow.family));
+		room_prepare(entry_kind(p->flow.family), ROOM_AT_HAND);
 	if (!p->peek && p->inherited.lapsed)
 		conn_lapse(&p->flow);
 	if (p->outdated)

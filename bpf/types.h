@@ -5,8 +5,8 @@
  * added here appears there after `make generate`.
  *
  * Addresses are 16 bytes in network order, IPv4 as ::ffff:a.b.c.d, so that
- * code and tables serve both families; only the connection tables have a map
- * for each, because there the key's size is most of the memory.
+ * code and tables serve both families; only entries of the connection table are of
+ * one, because there the key's size is most of the memory.
  */
 #ifndef IMBANG_TYPES_H
 #define IMBANG_TYPES_H
@@ -64,6 +64,10 @@ enum template_kind {
 	TEMPLATE_MARK,    /* the firewall mark */
 	TEMPLATE_CALL,    /* struct conn alone: a call (struct call) */
 };
+
+/* Likewise: the entry is no connection's, but that of one's replies. No value of the enumeration,
+ * which struct service has: an upgrade compares. */
+#define TEMPLATE_REPLIES (TEMPLATE_CALL + 1)
 
 /* A persistence engine: what identifies templates in addition to the clients. */
 enum engine {
@@ -338,12 +342,16 @@ struct flow {
 	__be16 sport;
 	__be16 dport;
 	__u8 protocol; /* 0 in the template of a fwmark service */
-	__u8 template; /* 1 in that of a template */
+	__u8 template; /* 1 in that of a template, FLOW_REPLIES in that of replies */
 	__u8 family;   /* AF_INET, AF_INET6 */
 	__u8 pad;
 };
 
-/* The same of IPv4, as key and value of its tables. */
+/* In struct flow.template: the server's flow, by which a connection's replies are found
+ * (replies.h). No packet has it. */
+#define FLOW_REPLIES 2
+
+/* The same of IPv4. */
 struct flow4 {
 	__be32 src;
 	__be32 dst;
@@ -365,7 +373,7 @@ enum conn_flag {
 	/* a reply was seen, though the director need not see any (Linux: no
 	 * IP_VS_CONN_F_NOOUTPUT). */
 	CONN_REPLIED = 0x20,
-	CONN_LISTED = 0x40,  /* the reverse table has an entry of it */
+	CONN_LISTED = 0x40,  /* its replies have an entry (replies.h) */
 	CONN_ADOPTED = 0x80, /* an upgrade entered it */
 	CONN_LEFT = 0x80,    /* of a dead one, which is still counted: the sweep removes it */
 };
@@ -376,7 +384,7 @@ enum conn_flag {
  * server's address is in the servers table: an id stays its
  * server's for as long as there are connections.
  *
- * As in Linux, a persistence template lies in the same table.
+ * As in Linux, a persistence template lies in the same table; and so do entries of replies.
  */
 struct conn {
 	__u64 expires; /* CLOCK_MONOTONIC [ns], moved by packets; and the incarnation
@@ -388,10 +396,14 @@ struct conn {
 	__u8 template;    /* enum template_kind, what controls it */
 	__u8 forward;     /* enum forward */
 	__u16 in_packets; /* from the client: packets_after */
-	__u32 server;     /* id */
 	union {
-		__u32 fwmark;     /* of its template; TEMPLATE_CALL: a number */
-		__u32 controlled; /* of a template: its connections */
+		__u32 server; /* id */
+		__u32 of;     /* TEMPLATE_REPLIES: the index of their connection's entry, */
+	};
+	union {
+		__u32 fwmark;      /* of its template; TEMPLATE_CALL: a number */
+		__u32 controlled;  /* of a template: its connections */
+		__u32 incarnation; /* TEMPLATE_REPLIES: and the incarnation of that */
 	};
 	union {
 		__be32 netmask; /* of a connection's template */
@@ -400,10 +412,10 @@ struct conn {
 	__u16 told_end; /* what backups know (told.h) */
 	__u8 told;      /* likewise */
 	__u8 pad;
-	__u32 index; /* of the entry */
-	__u32 hash;  /* of its flow: the bits that say its bucket */
-	__u32 link;  /* the hash's tag in the upper byte; in a chain, the next one's index */
-	__u32 pad2;
+	__u32 index;   /* of the entry */
+	__u32 hash;    /* of its flow: the bits that say its bucket */
+	__u32 link;    /* the hash's tag in the upper byte; in a chain, the next one's index */
+	__u32 replies; /* of a connection: the index of its replies' entry; 0: none */
 };
 
 /* An entry: the connection, and its flow, which is written first. */
@@ -516,13 +528,14 @@ struct search {
 	__u32 bucket;
 	__u32 control; /* of the bucket, at the beginning */
 	__u32 at;      /* the next entry of the chain */
+	__u32 before;  /* the one before what was found there; 0: none */
 	__u32 found;   /* index; 0: none */
 	__u16 chained; /* entries of the chain that were looked at */
 	__u8 step;     /* enum search_step */
 	__u8 six;
 	__u8 claims;
 	__u8 claimed;
-	__u8 pad[2];
+	__u8 pad[6];
 };
 
 struct search_at {
@@ -698,7 +711,7 @@ enum record_result {
 	RECORD_NONE,
 	RECORD_ENTERED,
 	RECORD_EXISTS,      /* its flow has an entry already */
-	RECORD_NO_ROOM,     /* for the entry, or the entry of its replies */
+	RECORD_NO_ROOM,     /* for the entry, or that of its replies */
 	RECORD_NO_SERVER,   /* that is in a service's list */
 	RECORD_NO_TEMPLATE, /* to its server, which would control it */
 	RECORD_NO_HAIRPIN,  /* another connection has the director's port */
@@ -906,6 +919,7 @@ enum repair_kind {
 	REPAIR_SLOT,       /* empties slot `from` of bucket `number`, which has `server` */
 	REPAIR_ENTER,      /* puts entry `number` of `flow` into its bucket */
 	REPAIR_LINE,       /* line `number` is free as its entry says, which ends at `expires` */
+	REPAIR_REPLIES,    /* enters that of the replies of `number`, the connection of `flow` */
 };
 
 enum repair_result {

@@ -27,6 +27,30 @@
 			bpf_tail_call((ctx), (map), (entry)); \
 	} while (0)
 
+struct sender_search {
+	union address addr;
+	int found;
+};
+
+static long sender_look(__u32 id, struct sender_search *s)
+{
+	struct server *server = bpf_map_lookup_elem(&servers, &id);
+
+	s->found = server && address_equal(&server->addr, &s->addr);
+	return s->found;
+}
+
+/* Whether a packet is of a server whose connections may have had entries of their replies: the
+ * earlier build has those. */
+static __noinline int sent_by_server(const struct flow *flow)
+{
+	struct sender_search s = { .addr = flow->src };
+
+	if (state.listed)
+		bpf_loop(get_settings()->servers, sender_look, &s, 0);
+	return s.found;
+}
+
 /* Whether a packet of no known connection may be of one that is still to be
  * adopted: a server's reply, or a client's packet that does not open one. The
  * first packet of a persistent client may have a template there. */
@@ -34,11 +58,10 @@ __noinline int awaits_adoption(const struct packet *p)
 {
 	struct settings *set = get_settings();
 	struct service *svc;
-	struct flow client;
 
 	if (!p || !set->adopting || p->peek)
 		return 0;
-	if (reply_owner_of(&p->flow) || reverse_find(&p->flow, &client))
+	if (reply_owner_of(&p->flow) || sent_by_server(&p->flow))
 		return 1;
 	switch (service_wanted(p, set, &svc)) {
 	case SERVICE_NONE:

@@ -27,7 +27,7 @@ enum hook_point {
 	POINT_CONN_DUE,      /* the sweep: about to decide whether it ends */
 	POINT_CONN_HOLD,     /* a template: about to count a connection more or less */
 	POINT_CONN_MOVED,    /* changed the state; about to report that */
-	POINT_REVERSE_FOUND, /* has a reverse entry; about to copy the client's flow */
+	POINT_REPLIES_FOUND, /* has an entry of replies; nothing read of it yet */
 	/* services and schedulers */
 	POINT_SERVICE_FOUND,       /* has the service's element */
 	POINT_PICK_FOR,            /* copied the service's id; about to copy its list */
@@ -59,9 +59,6 @@ struct hook_state {
 /* The maps whose elements element.h changes. */
 enum fault_map {
 	FAULT_spare_blocks,
-	FAULT_reverse4,
-	FAULT_reverse6,
-	FAULT_hairpins,
 	FAULT_calls,
 	FAULT_call_numbers,
 	FAULT_fragments,

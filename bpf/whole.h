@@ -62,8 +62,8 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p)
 	STAGE(FIND);
 	if (decision == UNDECIDED)
 		decision = conn_new(skb, p);
-	/* A template takes room, and then its connection. */
-	for (i = 0; i < 2 && no_room(p, decision) && displace(p); i++)
+	/* A template takes room, then its connection's replies and that itself. */
+	for (i = 0; i < 3 && no_room(p, decision) && displace(p); i++)
 		decision = conn_new(skb, p);
 	STAGE(OPEN);
 	if (decision == UNDECIDED)

@@ -256,7 +256,7 @@ static __always_inline int xdp_new(struct xdp_md *ctx, struct packet *p)
 		return UNDECIDED;
 	p->ahead = 1;
 	verdict = conn_new_ahead(p);
-	for (i = 0; i < 2 && no_room(p, verdict) && displace(p); i++)
+	for (i = 0; i < 3 && no_room(p, verdict) && displace(p); i++)
 		verdict = conn_new_ahead(p);
 	STAGE(OPEN);
 	if (verdict == VERDICT_DROP) {

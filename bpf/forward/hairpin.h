@@ -37,6 +37,7 @@ __noinline int hairpin_wanted(struct __sk_buff *skb, struct packet *p, const str
 /* The client's flow of a packet that goes either way; 0 if there is none. */
 static __noinline int hairpin_client(const struct packet *p, struct flow *client)
 {
+	struct conn seen = {};
 	struct fragment *f;
 
 	if (p->part == LATER_PART) {
@@ -46,7 +47,7 @@ static __noinline int hairpin_client(const struct packet *p, struct flow *client
 		return !!f;
 	}
 	if (p->from_server)
-		return reverse_find(&p->flow, client) && hairpin_leads(client, &p->flow);
+		return replies_look(&p->flow, client, &seen) && seen.flags & CONN_HAIRPIN;
 	*client = p->flow;
 	return 1;
 }
@@ -60,20 +61,19 @@ struct end {
  * director that stands for it. */
 static __noinline int hairpin_other(const struct packet *p, struct end *other)
 {
-	struct flow client, *reverse;
+	struct flow flow = {};
 
-	if (!hairpin_client(p, &client))
+	if (!hairpin_client(p, &flow))
 		return -1;
 	if (p->from_server) {
-		other->addr = client.src;
-		other->port = client.sport;
+		other->addr = flow.src;
+		other->port = flow.sport;
 		return 0;
 	}
-	reverse = bpf_map_lookup_elem(&hairpins, &client);
-	if (!reverse)
+	if (!hairpin_replies(&flow, &flow))
 		return -1;
-	other->addr = reverse->dst;
-	other->port = reverse->dport;
+	other->addr = flow.dst;
+	other->port = flow.dport;
 	return 0;
 }
 

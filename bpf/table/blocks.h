@@ -20,6 +20,7 @@
 #ifndef IMBANG_TABLE_BLOCKS_H
 #define IMBANG_TABLE_BLOCKS_H
 
+#include "../element.h"
 #include "../maps.h"
 #include "bits.h"
 

@@ -14,7 +14,8 @@
  *    fields; then, under the bucket's claim, the slot and the time.
  * 3. An entry dies first (conn_entry.h), is taken out of its bucket then, and given back last.
  *    Until then its flow has no other entry.
- * 4. A flow has one entry at most, as it is looked for and entered under one claim.
+ * 4. A flow has one entry at most, as it is looked for and entered under one claim. That of
+ *    replies may be replaced there by another's, and is given back at once (replies.h).
  * 5. A reader loads `expires`, the rest, and `expires` again: if the incarnation is the same, it
  *    has the fields of one connection. That needs the order of loads and of stores of x86.
  */
@@ -157,6 +158,7 @@ static __always_inline long search_begin(struct search *s)
 	s->slots = bucket_tagged(line, s->tag);
 	s->empty = s->claims ? bucket_tagged(line, 0) : 0;
 	s->at = bucket_chain(line);
+	s->before = 0;
 	s->chained = 0;
 	s->step = SEARCH_SLOTS;
 	return 0;
@@ -201,10 +203,13 @@ static long search_step(__u32 i, struct search_at *at)
 		c = line_of(index, 1);
 		s->at = c ? entry_next(c) : 0;
 	}
-	if (!search_is(s, index))
-		return 0;
-	s->found = index & INDEX_MASK;
-	return 1;
+	if (search_is(s, index)) {
+		s->found = index & INDEX_MASK;
+		return 1;
+	}
+	if (s->step == SEARCH_CHAIN)
+		s->before = index;
+	return 0;
 }
 
 /* Begins a search; search_close ends it. */
@@ -231,17 +236,24 @@ static __always_inline void search_close(void)
 		room->searching--;
 }
 
-/* Sets what is searched for: an entry of a flow. */
-static __always_inline void search_for(struct search *s, const struct flow *flow)
+/* Sets what is searched for: an entry of a flow, if that had this `template`. */
+static __always_inline void search_as(struct search *s, const struct flow *flow, __u8 template)
 {
 	s->six = flow->family == AF_INET6;
 	if (s->six) {
 		s->key.six = *flow;
-		search_hash(s, hash6(flow));
+		s->key.six.template = template;
+		search_hash(s, hash6(&s->key.six));
 	} else {
 		flow_to4(flow, &s->key.four);
+		s->key.four.template = template;
 		search_hash(s, hash4(&s->key.four));
 	}
+}
+
+static __always_inline void search_for(struct search *s, const struct flow *flow)
+{
+	search_as(s, flow, flow->template);
 }
 
 static __always_inline __u32 search(struct search *s)
@@ -376,32 +388,42 @@ static __always_inline void entry_set_end(struct conn *c, __u64 time)
 	__sync_lock_test_and_set(&c->expires, expires_as(time, entry_expires(c)));
 }
 
-/* Enters an entry of the flow that is searched for and that is written but for its time: 0,
- * -EEXIST, -ENOMEM if there are too many of this bucket, or -EBUSY. */
-static __always_inline int entry_enter(struct search *s, struct conn *c, __u32 index, __u64 expires)
+/* Searches the bucket of the flow that is searched for, claimed; NULL: it could not be. */
+static __always_inline union line *search_bucket(struct search *s)
 {
-	union line *line;
-	int rc = 0;
-
 	s->claims = 1;
 	search(s);
-	line = s->claimed ? bucket_line(s->bucket) : 0;
-	if (!line)
-		return -EBUSY;
-	if (s->found) {
-		rc = -EEXIST;
-	} else if (s->empty) {
+	return s->claimed ? bucket_line(s->bucket) : 0;
+}
+
+/* Under the claim: enters an entry of that flow, which has none there, and that is written but for
+ * its time: 0, or -ENOMEM if there are too many of this bucket. */
+static __always_inline int bucket_enter(struct search *s, union line *line, struct conn *c,
+					__u32 index, __u64 expires)
+{
+	if (s->empty) {
 		bucket_set(line, slot_first(s->empty), s->tag | index);
 	} else if (s->chained > CHAIN_LONGEST) {
-		rc = -ENOMEM;
+		return -ENOMEM;
 	} else {
 		entry_link(c, bucket_chain(line));
 		barrier();
 		bucket_chain_set(line, index);
 	}
 	barrier();
-	if (!rc)
-		*(volatile __u64 *)&c->expires = expires_as(expires, entry_expires(c));
+	*(volatile __u64 *)&c->expires = expires_as(expires, entry_expires(c));
+	return 0;
+}
+
+/* Likewise, claims the bucket for that: also -EEXIST, or -EBUSY. */
+static __always_inline int entry_enter(struct search *s, struct conn *c, __u32 index, __u64 expires)
+{
+	union line *line = search_bucket(s);
+	int rc;
+
+	if (!line)
+		return -EBUSY;
+	rc = s->found ? -EEXIST : bucket_enter(s, line, c, index, expires);
 	bucket_leave(line);
 	return rc;
 }
@@ -428,21 +450,25 @@ static long unlink_step(__u32 i, struct unlink *u)
 	return 0;
 }
 
-/* Under the claim: takes an entry from the bucket's chain, if it is there. Its own link stays, as
- * readers may follow it. */
+/* Under the claim: takes an entry from the bucket's chain, behind another one (0: none). Its own
+ * link stays, as readers may follow it. */
+static __always_inline void chain_cut(union line *line, __u32 before, __u32 next)
+{
+	struct conn *b = before ? line_of(before, 1) : 0;
+
+	if (b)
+		entry_link(b, next);
+	else
+		bucket_chain_set(line, next);
+}
+
 static __always_inline void chain_unlink(union line *line, __u32 index)
 {
 	struct unlink u = { .index = index, .at = bucket_chain(line) };
-	struct conn *before;
 
 	bpf_loop(CHAIN_LONGEST + 1, unlink_step, &u, 0);
-	if (u.at != index)
-		return;
-	before = u.before ? line_of(u.before, 1) : 0;
-	if (before)
-		entry_link(before, u.next);
-	else
-		bucket_chain_set(line, u.next);
+	if (u.at == index)
+		chain_cut(line, u.before, u.next);
 }
 
 /* Under the claim: lets the first of the chain have a slot, or nothing. */
@@ -457,31 +483,57 @@ static __always_inline void slot_refill(union line *line, __u32 at)
 		bucket_chain_set(line, entry_next(c));
 }
 
-/* Takes a dead entry out of its bucket and gives it back: 0, or an error if its bucket could not
- * be claimed. `expires` has its incarnation: if its line has another's entry by now, that stays. */
-__noinline int entry_take_out(__u32 index, __u64 expires)
+/* Under the claim: takes an entry out of its bucket. Its line is to be given back. */
+static __always_inline void bucket_drop(union line *line, struct conn *c, __u32 index)
 {
-	struct conn *c = line_of(index, 1);
-	struct claim_try claim = { .hash = c ? c->hash : 0 };
-	union line *line;
-	__u64 slots;
+	__u64 slots = bucket_indexed(line, index);
 
-	bpf_loop(SEARCH_STEPS, bucket_claim_try, &claim, 0);
-	line = claim.claimed ? bucket_line(claim.bucket) : 0;
-	if (!c || !line)
-		return -EBUSY;
-	if (entry_expires(c) != expires_as(DEAD_TIME, expires)) {
-		bucket_leave(line);
-		return 0;
-	}
-	slots = bucket_indexed(line, index);
 	if (slots)
 		slot_refill(line, slot_first(slots));
 	else
 		chain_unlink(line, index);
 	*(volatile __u64 *)&c->expires = entry_expires(c) & INCARNATION;
+}
+
+/* Likewise, one that a search has found behind another in the chain, or that has no other before
+ * it. */
+static __always_inline void bucket_drop_behind(union line *line, struct conn *c, __u32 index,
+					       __u32 before)
+{
+	__u64 slots = bucket_indexed(line, index);
+
+	if (slots)
+		slot_refill(line, slot_first(slots));
+	else
+		chain_cut(line, before, entry_next(c));
+	*(volatile __u64 *)&c->expires = entry_expires(c) & INCARNATION;
+}
+
+/* Claims the bucket of an entry; NULL: it could not be. The entry may have become another's. */
+static __always_inline union line *entry_claim(const struct conn *c)
+{
+	struct claim_try claim = { .hash = *(volatile __u32 *)&c->hash };
+
+	bpf_loop(SEARCH_STEPS, bucket_claim_try, &claim, 0);
+	return claim.claimed ? bucket_line(claim.bucket) : 0;
+}
+
+/* Takes an entry of this incarnation out of its bucket and gives it back, if it is still there: 0,
+ * or an error if its bucket could not be claimed. One of a connection or template is dead. */
+__noinline int entry_take_out(__u32 index, __u64 incarnation)
+{
+	struct conn *c = line_of(index, 1);
+	union line *line = c ? entry_claim(c) : 0;
+	int is;
+
+	if (!c || !line)
+		return -EBUSY;
+	is = entry_expires(c) >= DEAD_TIME && !((entry_expires(c) ^ incarnation) & INCARNATION);
+	if (is)
+		bucket_drop(line, c, index);
 	bucket_leave(line);
-	room_give(index);
+	if (is)
+		room_give(index);
 	return 0;
 }
 

@@ -151,12 +151,13 @@ static __always_inline __u32 hand_taken(const struct hand *hand)
 }
 
 /* Entries that one packet may need: of a template that is set aside, of the next one, and a
- * connection's. */
+ * connection's. That of its replies is seen for with it (conn_enter). */
 #define ROOM_AT_HAND 3
 
-/* Sees that the CPU has a block with room for one packet. Not where entries are taken: a chain of
- * calls has no frame left there. A function, as its callers' frames have no room. */
-__noinline int room_prepare(enum block_kind kind)
+/* Sees that the CPU has a block with so many free entries, or in a full table with any. Not where
+ * entries are taken: a chain of calls has no frame left there. A function, as its callers' frames
+ * have no room. */
+__noinline int room_prepare(enum block_kind kind, __u32 least)
 {
 	struct hand *hand = hand_of(kind);
 	__u32 taken = hand_taken(hand), number;
@@ -165,7 +166,7 @@ __noinline int room_prepare(enum block_kind kind)
 	/* It was given back meanwhile, and is another's. */
 	if (head && head->kind != kind)
 		head = 0;
-	if (!hand || (head && bits_of(block_free(head) & ~UNOWNED) >= ROOM_AT_HAND))
+	if (!hand || (head && bits_of(block_free(head) & ~UNOWNED) >= least))
 		return 0;
 	number = room_own(hand, kind);
 	if (number == NO_BLOCK && head) /* the last lines of a full table */

@@ -60,7 +60,7 @@ Flags:
   inactive  the server counts the connection as inactive
   hairpin   the server sees the director's address in place of the client's
   replied   a reply passed, though the forwarding method does not require it
-  listed    replies are found by an entry in the reverse table
+  listed    replies are found by an entry of their own
   adopted   an upgrade entered the connection
   invalid   new connections do not use this template any more
   replica   another director told of the entry, and no packet has come for it here since; or

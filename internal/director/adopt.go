@@ -65,7 +65,11 @@ func (u *upgrade) makeRoom(table *Director, set *element) error {
 		if err != nil {
 			return fmt.Errorf("table %s: %w", former, err)
 		}
-		lines += uint64(i+1) * n // an entry of IPv6 takes two lines
+		replies, err := countElements(u.cur.maps[formerReplies[former]])
+		if err != nil {
+			return fmt.Errorf("table %s: %w", formerReplies[former], err)
+		}
+		lines += uint64(i+1) * (n + replies) // an entry of IPv6 takes two lines
 	}
 	if lines > 0 {
 		atHand := uint32(2 * ebpf.MustPossibleCPU()) // of each CPU, a block of each family
@@ -106,6 +110,7 @@ type adopter struct {
 	buffer  *ebpf.Map
 	program *ebpf.Program
 	fields  formerConn
+	replies formerRepliesOf
 	records []bpfobj.LbConnRecord
 	keys    [][]byte // of the records, in the earlier table
 	done    int
@@ -124,7 +129,11 @@ func (u *upgrade) newAdopter(former string, table *Director) (*adopter, error) {
 	if was.Size != a.from.ValueSize() {
 		return nil, errors.New("its values are not of the type that the kernel says")
 	}
+	a.replies = formerRepliesOf{u.cur.maps[formerReplies[former]], u.cur.maps[formerHairpins], u.next.maps["servers"]}
 	a.fields, err = formerConnOf(was, former == "conns6")
+	if a.replies.reverse == nil || a.replies.hairpins == nil || a.replies.servers == nil {
+		err = errors.Join(err, errors.New("a pin is missing"))
+	}
 	return a, err
 }
 
@@ -157,6 +166,9 @@ func (a *adopter) add(key, value []byte, templates bool) error {
 		if templates {
 			r.Fwmark = 0 // connections
 		}
+	}
+	if err := a.replies.complete(&r); err != nil {
+		return err
 	}
 	a.records = append(a.records, r)
 	a.keys = append(a.keys, bytes.Clone(key))

@@ -9,18 +9,24 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
+
 	"imbang/internal/bpfobj"
 	"imbang/internal/director/layout"
 )
 
 // Builds up to ABI 2 had connections in hash tables of the kernel, conns4 and conns6. Their values
-// have the flow, too.
+// have the flow, too. Further ones led from the server's flow to the client's, and of hairpins back.
 
 // formerTables are the names of these tables, and formerValues of their values' types.
 var (
 	formerTables = []string{"conns4", "conns6"}
 	formerValues = map[string]string{"conns4": "conn4", "conns6": "conn6"}
+	// formerReplies are the tables of their replies.
+	formerReplies = map[string]string{"conns4": "reverse4", "conns6": "reverse6"}
 )
+
+const formerHairpins = "hairpins"
 
 // Fields of such a value, by their paths in its type. The fields of the second list are newer than
 // the first builds: a value without them has 0 there.
@@ -105,4 +111,56 @@ func (f *formerConn) flow(value []byte) (flow bpfobj.LbFlow) {
 // memoryOf is a value's memory.
 func memoryOf[T any](v *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
+}
+
+// formerRepliesOf knows the replies of the connections of a table. The new build's servers have the
+// same ids.
+type formerRepliesOf struct{ reverse, hairpins, servers *ebpf.Map }
+
+// complete says where the replies of a connection go that is said to have an entry of them. They may be
+// another's by now.
+func (f *formerRepliesOf) complete(r *bpfobj.LbConnRecord) error {
+	if r.Flow.Template != 0 || r.Flags&connHasReplies == 0 {
+		return nil
+	}
+	if r.Flags&connHairpin != 0 {
+		var reverse bpfobj.LbFlow
+		has, err := found(f.hairpins.Lookup(r.Flow, &reverse))
+		if !has {
+			r.Flags &^= connHairpin
+		}
+		r.Hairpin, r.HairpinPort = reverse.Dst, reverse.Dport
+		return err
+	}
+	var s bpfobj.LbServer
+	has, err := found(f.servers.Lookup(r.Server, &s))
+	if err == nil && has {
+		has, err = f.leads(bpfobj.LbFlow{
+			Src: s.Addr, Dst: r.Flow.Src, Sport: r.Port, Dport: r.Flow.Sport, Protocol: r.Flow.Protocol, Family: r.Flow.Family,
+		}, r.Flow)
+	}
+	if !has {
+		r.Flags &^= connListed
+	}
+	return err
+}
+
+// leads reports whether a server's flow leads to a client's.
+func (f *formerRepliesOf) leads(reverse, client bpfobj.LbFlow) (bool, error) {
+	if f.reverse.KeySize() == uint32(unsafe.Sizeof(reverse)) {
+		var to bpfobj.LbFlow
+		has, err := found(f.reverse.Lookup(reverse, &to))
+		return has && to == client, err
+	}
+	var to bpfobj.LbFlow4
+	has, err := found(f.reverse.Lookup(toFlow4(reverse), &to))
+	return has && to == toFlow4(client), err
+}
+
+// found reports whether a look-up has found an element.
+func found(err error) (bool, error) {
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }

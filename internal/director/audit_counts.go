@@ -54,6 +54,9 @@ const (
 	connInactive = uint8(bpfobj.LbConnFlagCONN_INACTIVE)
 	connHairpin  = uint8(bpfobj.LbConnFlagCONN_HAIRPIN)
 	connUnproven = uint8(bpfobj.LbConnFlagCONN_UNPROVEN)
+	connListed   = uint8(bpfobj.LbConnFlagCONN_LISTED)
+	// connHasReplies is CONN_HAS_REPLIES of bpf/replies.h.
+	connHasReplies = connListed | connHairpin
 
 	inactiveSalt = 0x9e3779b97f4a7c15
 )

@@ -16,7 +16,7 @@ import (
 func (n auditNames) describe(s suspect, repair string) AuditFinding {
 	f := AuditFinding{Kind: s.kind.String(), Repair: repair}
 	switch s.kind {
-	case AuditUnreached, AuditDead, AuditOverdue:
+	case AuditUnreached, AuditDead, AuditOverdue, AuditRepliesStray, AuditRepliesMissing:
 		f.Object = flowText(s.flow)
 		f.Detail = fmt.Sprintf("entry %d", s.number)
 	case AuditConnServer:
@@ -44,8 +44,6 @@ func (n auditNames) describe(s suspect, repair string) AuditFinding {
 	case AuditControlled:
 		f.Object = flowText(s.flow)
 		f.Detail = fmt.Sprintf("says that it controls %d connections; there are %d", s.a, s.b)
-	case AuditReverseStray, AuditHairpinStray:
-		f.Object = flowText(s.flow)
 	case AuditCallStray:
 		f.Object = fmt.Sprintf("call number %d", s.number)
 		if s.free {
@@ -91,7 +89,11 @@ func flowText(f bpfobj.LbFlow) string {
 		return fmt.Sprintf("template of call number %d", number)
 	}
 	text := fmt.Sprintf("%s > %s/%s", end(f.Src, f.Sport), end(f.Dst, f.Dport), protocolName(f.Protocol))
-	if f.Template != 0 {
+	switch f.Template {
+	case 0:
+	case flowReplies:
+		text = "replies " + text
+	default:
 		text = "template " + text
 	}
 	return text

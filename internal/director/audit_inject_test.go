@@ -101,20 +101,43 @@ const nowhere = indexLines - 1
 // wordOf is the slot that leads to an entry.
 func wordOf(e entry) uint32 { return e.Link&^indexMask | e.Index }
 
-// unreached takes an entry out of its bucket, which is found, as is what leads to the entry from elsewhere.
+// unreached takes an entry out of its bucket, which is found.
 func (x *injector) unreached(e entry) {
 	x.Helper()
 	x.unreach(&e)
 	x.want[AuditUnreached]++
-	x.want[AuditReverseStray] += replyEntries(e)
 }
 
-// replyEntries is how many entries of the reverse table a connection has.
-func replyEntries(e entry) int {
-	if e.Flags&uint8(bpfobj.LbConnFlagCONN_LISTED) != 0 {
-		return 1
+// dead kills a connection as a program would that ended then, and takes it from its server's count. Its
+// replies are those of none.
+func (x *injector) dead(e entry) {
+	x.Helper()
+	x.kill(e)
+	x.uncounted(e)
+	x.want[AuditDead]++
+	if r := x.repliesFound(e); r != nil {
+		x.unswept(*r)
+		x.want[AuditRepliesStray]++
 	}
-	return 0
+}
+
+// repliesFound is the entry that a connection's replies had when it was read; nil if it has none.
+func (x *injector) repliesFound(e entry) *entry {
+	x.Helper()
+	if e.Flags&connHasReplies == 0 {
+		return nil
+	}
+	r := x.blockOf(e.Replies / indexLines).entry(e.Replies % indexLines)
+	if !r.repliesOf(&e) {
+		x.Fatalf("%+v is not of the replies of %+v", r, e)
+	}
+	return &r
+}
+
+// unswept keeps the sweep from an entry of replies.
+func (x *injector) unswept(r entry) {
+	x.Helper()
+	x.poke(entrySpot(r.at, fieldExpires), asm.DWord, 1<<62|incarnation(&r.LbConn))
 }
 
 // fullBlock is a block that has connections of the injector alone. It has so few free lines that no
@@ -129,7 +152,11 @@ func (x *injector) fullBlock() *block {
 	for _, b := range x.allBlocks() {
 		n, others := 0, 0
 		x.must(b.entries(func(e *entry) error {
-			if own[e.Flow] {
+			flow := e.Flow
+			if e.ofReplies() {
+				flow = x.blockOf(e.Server / indexLines).entry(e.Server % indexLines).Flow
+			}
+			if own[flow] {
 				n++
 			} else {
 				others++
@@ -232,24 +259,13 @@ var faults = []func(*injector){
 	func(x *injector) { // and its flow was opened again
 		e := x.victim()
 		x.unreached(e)
-		x.want[AuditReverseStray] -= replyEntries(e)
 		x.syn(clientEnd(e), quietVIP("wlc"))
-		if again := x.entryOf(e.Flow); again.Server != e.Server { // it leads to another server's connection
-			x.want[AuditReverseStray] += replyEntries(e)
-		}
 	},
-	func(x *injector) { // dead
-		e := x.victim()
-		x.kill(e)
-		x.uncounted(e)
-		x.want[AuditDead]++
-	},
+	func(x *injector) { x.dead(x.victim()) },
 	func(x *injector) { // dead, and its bucket does not lead to it
 		e := x.victim()
-		x.kill(e)
-		x.uncounted(e)
+		x.dead(e)
 		x.unreached(e)
-		x.want[AuditDead]++
 	},
 	func(x *injector) { // overdue: the sweep ends what its bucket leads to
 		e := x.victim()
@@ -300,7 +316,7 @@ var faults = []func(*injector){
 		}
 		var e *entry
 		x.must(b.entries(func(one *entry) error {
-			if e == nil && !slices.Contains(x.flows[:x.used], one.Flow) {
+			if e == nil && !one.ofReplies() && !slices.Contains(x.flows[:x.used], one.Flow) {
 				e = ptr(*one)
 			}
 			return nil
@@ -366,14 +382,26 @@ var faults = []func(*injector){
 		}
 		x.want[AuditControlled]++
 	},
-	func(x *injector) { // entries without a connection
-		key := x.flow4("172.16.0.9:8080", "10.10.8.8:99")
-		x.must(x.maps.Reverse4.Put(key, x.flow4("10.10.8.8:99", nthVIP(quietService))))
-		client, reverse := fromFlow4(x.flow4("10.10.8.8:98", nthVIP(quietService))), fromFlow4(x.flow4("172.16.0.9:8080", "172.16.0.1:2000"))
-		x.must(x.maps.Hairpins.Put(client, reverse))
-		x.must(x.maps.Reverse4.Put(toFlow4(reverse), toFlow4(client)))
-		x.want[AuditReverseStray] += 2
-		x.want[AuditHairpinStray]++
+	func(x *injector) { // replies of another connection
+		r := x.repliesFound(x.victim())
+		if r == nil {
+			x.Fatal("the replies of the quiet services have no entries")
+		}
+		x.unswept(*r)
+		x.poke(entrySpot(r.at, fieldNamed), asm.Word, uint64(r.Fwmark^1))
+		x.want[AuditRepliesStray]++
+		x.want[AuditRepliesMissing]++
+	},
+	func(x *injector) { // a connection without replies
+		r := x.repliesFound(x.victim())
+		x.must(x.removeConn(r))
+		x.want[AuditRepliesMissing]++
+	},
+	func(x *injector) { // packets do not find its replies
+		r := x.repliesFound(x.victim())
+		if n, words := x.bucketOfEntry(r); slotOf(words, r.at) != 0 && x.calm(n) {
+			x.unreached(*r)
+		}
 	},
 	func(x *injector) { // a call and a number without a template
 		call := callOf("10.10.8.8:97", "stray")
@@ -387,7 +415,6 @@ var faults = []func(*injector){
 		x.uncounted(e)
 		x.poke(entrySpot(e.Index, fieldServer), asm.Word, uint64(x.unknown))
 		x.want[AuditConnServer]++
-		x.want[AuditReverseStray] += replyEntries(e) // where its replies led
 	},
 	func(x *injector) { // a deleted server that is available
 		_, svc := x.quiet("sed")
@@ -599,8 +626,8 @@ func TestAuditRepairsUnreached(t *testing.T) {
 	r.addService(s, 1)
 	r.establish(client1, nthVIP(2))
 	e := r.entryOf(fromFlow4(flowOf(testenv.TCP(client1, nthVIP(2), "A"))))
-	if replyEntries(e) == 0 {
-		t.Fatalf("%+v has no entry of its replies", e)
+	if r, err := r.repliesOf(&e); r == nil || err != nil {
+		t.Fatalf("%+v has no entry of its replies: %v", e, err)
 	}
 	reply := testenv.TCP(server0, client1, "A")
 	want := func(when string, want verdict) {
@@ -625,8 +652,7 @@ func TestAuditRepairsUnreached(t *testing.T) {
 	}
 	want("before", redirect)
 	r.unreach(&e)
-	want("unreached", pass)
-	repaired("unreached", AuditReverseStray, AuditUnreached)
+	repaired("unreached", AuditUnreached)
 	want("repaired", redirect)
 	if now := r.entryOf(e.Flow); now.Index != e.Index {
 		t.Errorf("the entry is %+v, it was %+v", now, e)
@@ -641,6 +667,43 @@ func TestAuditRepairsUnreached(t *testing.T) {
 	if got := r.conns(); got != 1 || active+inactive != 1 {
 		t.Errorf("%d entries; the server has %d active, %d inactive connections", got, active, inactive)
 	}
+}
+
+// A connection that lacks the entry of its replies gets another one; a hairpin with another port. If the
+// replies are another connection's, that is so from then on.
+func TestAuditRepairsReplies(t *testing.T) {
+	r := newRig(t, small)
+	r.addService(tcpService(nthVIP(1), "rr"), 1) // has the replies of the server
+	r.addService(tcpService(nthVIP(2), "rr"), 1)
+	r.turn("hairpin=1")
+	const neighbour = "172.16.0.30:40000"
+	r.establish(client1, nthVIP(2))
+	r.fromServer(testenv.TCP(neighbour, nthVIP(1), "S"))
+	r.wantClean("before")
+	for _, e := range r.replies() {
+		r.must(r.removeConn(&e))
+	}
+	if v := r.fromServer(testenv.TCP(server0, client1, "A")).verdict; v == redirect {
+		t.Errorf("without an entry: a reply: %s", v)
+	}
+	report := r.audit(true)
+	if len(report.Findings) != 2 || report.Findings[0].Kind != AuditRepliesMissing.String() || !report.Clean() {
+		t.Errorf("%+v", report)
+	}
+	if v := r.fromServer(testenv.TCP(server0, client1, "A")).verdict; v != redirect {
+		t.Errorf("a reply: %s", v)
+	}
+	director, _, err := testenv.Ends(r.fromServer(testenv.TCP(neighbour, nthVIP(1), "A")).frame)
+	r.must(err)
+	wantForwarded(t, r.fromServer(testenv.TCP(server0, director.String(), "SA")),
+		testenv.TCP(nthVIP(1), neighbour, "SA").TTL(63).MACs(serverDevMAC, serverMAC))
+
+	c := r.entryOf(fromFlow4(flowOf(testenv.TCP(client1, nthVIP(2), "A"))))
+	r.establish(client1, nthVIP(1)) // the replies are that one's
+	if now := r.entryOf(c.Flow); now.Flags&connListed != 0 {
+		t.Errorf("%+v is said to have an entry of its replies", now)
+	}
+	r.wantClean("taken over")
 }
 
 // A chain of a bucket that leads to itself is cut, and its entries are entered again.

@@ -21,8 +21,8 @@ const (
 	AuditCountsMoving
 	AuditUnproven
 	AuditControlled
-	AuditReverseStray
-	AuditHairpinStray
+	AuditRepliesStray
+	AuditRepliesMissing
 	AuditCallStray
 	AuditConnServer
 	AuditServerUnlisted
@@ -77,10 +77,10 @@ var auditInfo = [auditKinds]auditKindInfo{
 		"in both passes the server has the same unproven entries (their sum of hashes), and the same count of them, read before and behind them: nothing moved, and no program of the first pass is under way in the second"},
 	AuditControlled: {"controlled", "template's count differs from the connections that it controls", "adds the difference",
 		"in both passes the template has the same count and the same connections (their sum of hashes); a count that is too high is so in each of 64 looks afterwards, while packets under way hold a template for microseconds"},
-	AuditReverseStray: {"reverse-stray", "entry of the reverse table without its connection", "deletes it",
-		"the entry is there before and after its connection was looked for; a connection is inserted before its entry and removed behind it, by one run of a program"},
-	AuditHairpinStray: {"hairpin-stray", "hairpin without its connection", "deletes it and its reverse entry",
-		"likewise: a connection is inserted before its hairpin and removed behind it"},
+	AuditRepliesStray: {"replies-stray", "entry of replies whose connection is gone, or has another", "removes it",
+		"a connection is entered before the entry of its replies and removed behind it, and that is replaced, by one run of a program; the incarnation is the same in both passes"},
+	AuditRepliesMissing: {"replies-missing", "connection that is said to have an entry of its replies, and has none", "enters it; a hairpin gets another port",
+		"likewise; a connection whose replies become a later one's is not said to have any more by the same run"},
 	AuditCallStray: {"call-stray", "call of a persistence engine without its template, or a number without one", "deletes it",
 		"likewise: a template is inserted before the number of its call and that before the call, and they are removed in the opposite order"},
 	AuditConnServer: {"connection-server", "connection of a server that there is not", "removes it",

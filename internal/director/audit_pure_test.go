@@ -121,7 +121,7 @@ func TestAuditLines(t *testing.T) {
 // What may look stray for another fault's sake is repaired after it.
 func TestAuditRepairsInOrder(t *testing.T) {
 	for _, c := range []struct{ fault, later AuditKind }{
-		{AuditUnreached, AuditReverseStray}, {AuditUnreached, AuditHairpinStray}, {AuditUnreached, AuditCallStray},
+		{AuditUnreached, AuditCallStray},
 		{AuditLineFree, AuditCounts}, {AuditLineFree, AuditUnproven}, {AuditLineFree, AuditControlled},
 	} {
 		if alone := follows([]suspect{{kind: c.later}}); alone[c.later] {

@@ -16,7 +16,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"imbang/internal/bpfobj"
-	"imbang/internal/model"
 )
 
 // What the auditor reads of the kernel's maps is read here alone.
@@ -39,7 +38,7 @@ func (d *Director) auditPass(ctx context.Context) (*auditPass, error) {
 	steps := []func() error{
 		r.settings, r.readClock, r.readIDs, r.readSchedulers,
 		r.countsBefore, r.connections, r.countsAfter, r.judgeLines,
-		r.reverse, r.hairpins, r.calls, r.opened,
+		r.calls, r.opened,
 	}
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
@@ -62,6 +61,7 @@ type auditReader struct {
 	now       uint64
 	servers   []bpfobj.LbServer
 	buckets   *bucketReader
+	others    *bucketReader // reads what an entry leads to, while the first reads blocks
 	lines     *linesView
 	templates []templateView
 	holds     []holdView
@@ -288,16 +288,16 @@ func (r *auditReader) connections() (err error) {
 	if r.buckets, err = r.d.newBucketReader(); err != nil {
 		return err
 	}
+	if r.others, err = r.d.newBucketReader(); err != nil {
+		return err
+	}
 	blocks := r.buckets.blocks
 	if r.lines, err = newLinesView(blocks); err != nil {
 		return err
 	}
 	err = blocks.eachBlock(r.ctx, func(b *block) error {
 		r.lines.read(b, &r.buckets.secret, r.pass.report)
-		return b.entries(func(e *entry) error {
-			r.connection(e)
-			return nil
-		})
+		return b.entries(r.entry)
 	})
 	if err != nil {
 		return err
@@ -307,10 +307,46 @@ func (r *auditReader) connections() (err error) {
 	return nil
 }
 
+// entry judges one, as it was read.
+func (r *auditReader) entry(e *entry) error {
+	r.connection(e)
+	if e.Flags&connDead != 0 {
+		return nil
+	}
+	if e.ofReplies() {
+		return r.judgeReplies(AuditRepliesStray, e, e.Server)
+	}
+	if e.Flow.Template == 0 && e.Flags&connHasReplies != 0 {
+		return r.judgeReplies(AuditRepliesMissing, e, e.Replies)
+	}
+	return nil
+}
+
+// judgeReplies looks for the other one of a connection and the entry of its replies.
+func (r *auditReader) judgeReplies(kind AuditKind, e *entry, other uint32) error {
+	for range 2 { // what was read before may be earlier than the entry
+		o, err := r.others.entry(other)
+		if err != nil || o != nil && (o.repliesOf(e) || e.repliesOf(o)) {
+			return err
+		}
+		r.others.blocks.forget()
+	}
+	now, err := r.others.entry(e.at)
+	if now == nil || err != nil || now.Flow != e.Flow || incarnation(&now.LbConn) != incarnation(&e.LbConn) ||
+		now.Flags&connDead != 0 || kind == AuditRepliesMissing && now.Flags&connHasReplies == 0 {
+		return err // it ended meanwhile, or its replies are another's
+	}
+	r.pass.report(suspect{kind: kind, family: e.Flow.Family, flow: e.Flow, number: e.at, id: e.Server, hash: incarnation(&e.LbConn)})
+	return nil
+}
+
+// connection judges an entry by itself, and counts it.
 func (r *auditReader) connection(c *entry) {
-	if c.Flow.Template != 0 {
+	switch {
+	case c.ofReplies():
+	case c.Flow.Template != 0:
 		r.pass.stats.Templates++
-	} else {
+	default:
 		r.pass.stats.Connections++
 	}
 	found := suspect{family: c.Flow.Family, flow: c.Flow, number: c.Index, id: c.Server}
@@ -325,6 +361,9 @@ func (r *auditReader) connection(c *entry) {
 	if dead && !left { // else it is the sweep's, and counted
 		found.hash = incarnation(&c.LbConn)
 		report(AuditDead)
+		return
+	}
+	if c.ofReplies() {
 		return
 	}
 	if int(c.Server) >= len(r.servers) || never(r.servers[c.Server]) {
@@ -345,51 +384,6 @@ func (r *auditReader) connection(c *entry) {
 func (r *auditReader) judgeLines() error {
 	r.buckets.blocks.forget()
 	return r.lines.judge(r.ctx, r.buckets, r.pass.report)
-}
-
-// reverse looks for the connection of each entry of the reverse tables.
-func (r *auditReader) reverse() error {
-	err := eachOf(r.ctx, r.d.maps.Reverse4, func(k, v bpfobj.LbFlow4) error {
-		return r.judgeReverse(model.IPv4, fromFlow4(k), fromFlow4(v), r.d.maps.Reverse4, k, memoryOf(&v))
-	})
-	if err != nil {
-		return err
-	}
-	return eachOf(r.ctx, r.d.maps.Reverse6, func(k, v bpfobj.LbFlow) error {
-		return r.judgeReverse(model.IPv6, k, v, r.d.maps.Reverse6, k, memoryOf(&v))
-	})
-}
-
-func (r *auditReader) judgeReverse(f model.Family, key, client bpfobj.LbFlow, m *ebpf.Map, raw any, was []byte) error {
-	c, err := r.d.connOf(client)
-	if err != nil {
-		return err
-	}
-	if c != nil && int(c.Server) < len(r.servers) && r.servers[c.Server].Addr == key.Src && c.Port == key.Sport {
-		return nil
-	}
-	// The key may be another connection's by now, which took the port behind the first.
-	value, err := m.LookupBytes(raw)
-	if err != nil || value == nil || !bytes.Equal(value, was) {
-		return err
-	}
-	r.pass.report(suspect{kind: AuditReverseStray, family: uint8(f), flow: key, hash: keyHash(&client)})
-	return nil
-}
-
-func (r *auditReader) hairpins() error {
-	return eachOf(r.ctx, r.d.maps.Hairpins, func(client, reverse bpfobj.LbFlow) error {
-		c, err := r.d.connOf(client)
-		if err != nil || c != nil && c.Flags&connHairpin != 0 {
-			return err
-		}
-		value, err := r.d.maps.Hairpins.LookupBytes(client)
-		if err != nil || value == nil {
-			return err
-		}
-		r.pass.report(suspect{kind: AuditHairpinStray, family: client.Family, flow: client, hash: keyHash(&reverse)})
-		return nil
-	})
 }
 
 // toFlow4 is flow_to4 of bpf/flow.h.

@@ -10,7 +10,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"imbang/internal/bpfobj"
-	"imbang/internal/model"
 )
 
 // What became of a repair, in AuditFinding.Repair.
@@ -33,15 +32,14 @@ func (d *Director) repairFindings(found []suspect) (results []string, any bool, 
 	return results, any, err
 }
 
-// follows are the kinds of faults that may be seen only because there are others. What belongs to an
-// entry in other tables looks stray if no bucket leads to the entry; one is not counted if its
-// line counts as free.
+// follows are the kinds of faults that may be seen only because there are others. A call looks stray if
+// no bucket leads to its template; an entry is not counted if its line counts as free.
 func follows(found []suspect) map[AuditKind]bool {
 	later := map[AuditKind]bool{}
 	for _, s := range found {
 		switch s.kind {
 		case AuditUnreached:
-			later[AuditReverseStray], later[AuditHairpinStray], later[AuditCallStray] = true, true, true
+			later[AuditCallStray] = true
 		case AuditLineFree:
 			later[AuditCounts], later[AuditUnproven], later[AuditControlled] = true, true, true
 		}
@@ -200,8 +198,10 @@ func (d *Director) repairOne(s suspect) (string, error) {
 	switch s.kind {
 	case AuditClockStopped:
 		return repairDone, startClocks(d.progs.StartClocks)
-	case AuditConnServer, AuditDead:
+	case AuditConnServer, AuditDead, AuditRepliesStray:
 		return d.removeEntry(&r)
+	case AuditRepliesMissing:
+		r.Kind = bpfobj.LbRepairKindREPAIR_REPLIES
 	case AuditOverdue:
 		return repairNone, nil
 	case AuditUnreached:
@@ -314,8 +314,6 @@ func (d *Director) deleteStale(s suspect) (string, error) {
 			m = d.maps.LocalitySets
 		}
 		err = m.Delete(s.locality)
-	case AuditReverseStray, AuditHairpinStray:
-		return d.deleteStray(s)
 	case AuditCallStray:
 		return d.deleteCall(s)
 	default:
@@ -326,38 +324,6 @@ func (d *Director) deleteStale(s suspect) (string, error) {
 	}
 	if err != nil {
 		return "", fmt.Errorf("clear the schedulers' memory: %w", err)
-	}
-	return repairDone, nil
-}
-
-// deleteStray deletes where replies lead that are of no connection, unless it leads
-// somewhere else by now.
-func (d *Director) deleteStray(s suspect) (string, error) {
-	var client bpfobj.LbFlow
-	var err error
-	reverse := s.flow
-	if s.kind == AuditHairpinStray {
-		if err = d.maps.Hairpins.Lookup(s.flow, &reverse); err == nil {
-			client = s.flow
-			err = d.maps.Hairpins.Delete(s.flow)
-		}
-	} else if model.Family(s.family) == model.IPv6 {
-		err = d.maps.Reverse6.Lookup(reverse, &client)
-	} else {
-		var four bpfobj.LbFlow4
-		err = d.maps.Reverse4.Lookup(toFlow4(reverse), &four)
-		client = fromFlow4(four)
-	}
-	if errors.Is(err, ebpf.ErrKeyNotExist) || err == nil && s.kind == AuditReverseStray && keyHash(&client) != s.hash {
-		return repairChanged, nil
-	}
-	if err == nil && model.Family(s.family) == model.IPv6 {
-		err = d.maps.Reverse6.Delete(reverse)
-	} else if err == nil {
-		err = d.maps.Reverse4.Delete(toFlow4(reverse))
-	}
-	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return "", fmt.Errorf("delete an entry of the reverse table: %w", err)
 	}
 	return repairDone, nil
 }

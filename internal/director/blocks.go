@@ -36,6 +36,19 @@ const (
 type entry struct {
 	bpfobj.LbConn
 	Flow bpfobj.LbFlow
+	at   uint32 // its index, whatever it says itself
+}
+
+// flowReplies is FLOW_REPLIES of bpf/types.h.
+const flowReplies = 2
+
+// ofReplies reports whether it is no connection's or template's entry, but that of a connection's
+// replies (bpf/replies.h).
+func (e *entry) ofReplies() bool { return e.Flow.Template == flowReplies }
+
+// repliesOf reports whether that is the entry of a connection's replies.
+func (e *entry) repliesOf(c *entry) bool {
+	return e.ofReplies() && c.Flags&connDead == 0 && c.Replies == e.at && e.Server == c.at && uint64(e.Fwmark) == incarnation(&c.LbConn)
 }
 
 // block is one as it was read.
@@ -73,7 +86,7 @@ func (b *block) conn(line uint32) *bpfobj.LbConn {
 
 // entry copies the entry of a line, with its flow in the shape that both families share.
 func (b *block) entry(line uint32) entry {
-	e := entry{LbConn: *b.conn(line)}
+	e := entry{LbConn: *b.conn(line), at: b.number*indexLines + line}
 	behind := unsafe.Pointer(&b.lines[line*lineBytes+uint32(unsafe.Sizeof(e.LbConn))])
 	if b.kind() == bpfobj.LbBlockKindBLOCK_ENTRIES6 {
 		e.Flow = *(*bpfobj.LbFlow)(behind)
@@ -203,7 +216,7 @@ func (r *blockReader) eachBlock(ctx context.Context, call func(*block) error) er
 	return nil
 }
 
-// entries yields the entries of a block that are in use, each in the same memory.
+// entries yields the entries of a block that are in use, of replies as well, each in the same memory.
 func (b *block) entries(call func(*entry) error) error {
 	by := step(b.kind())
 	if by == 0 {
@@ -223,7 +236,7 @@ func (b *block) entries(call func(*entry) error) error {
 	return nil
 }
 
-// eachEntry calls for all entries of a family, or with family 0 of both, that are in use.
+// eachEntry calls for all connections and templates of a family, or with family 0 of both.
 func (d *Director) eachEntry(ctx context.Context, family model.Family, call func(*entry) error) error {
 	r, err := d.newBlockReader()
 	if err != nil {
@@ -234,6 +247,11 @@ func (d *Director) eachEntry(ctx context.Context, family model.Family, call func
 		if family != 0 && six != (family == model.IPv6) {
 			return nil
 		}
-		return b.entries(call)
+		return b.entries(func(e *entry) error {
+			if e.ofReplies() {
+				return nil
+			}
+			return call(e)
+		})
 	})
 }

@@ -21,7 +21,7 @@ import (
 // What tests read of the connection table's memory, and how they damage it. poke and change damage
 // it beside programs that run, changeBlock only where none changes the same block.
 
-// conns counts the entries of the connection table, of both families or of one: also the dead ones, and
+// conns counts the connections and templates, of both families or of one: also the dead ones, and
 // those whose time is over.
 func (r *rig) conns(families ...model.Family) (n int) {
 	r.Helper()
@@ -41,6 +41,36 @@ func (r *rig) allEntries() (all []entry) {
 		return nil
 	}))
 	return all
+}
+
+// replies are the entries of connections' replies, of both families or of one.
+func (r *rig) replies(families ...model.Family) (all []entry) {
+	r.Helper()
+	for _, b := range r.allBlocks() {
+		r.must(b.entries(func(e *entry) error {
+			if e.ofReplies() && (len(families) == 0 || slices.Contains(families, model.Family(e.Flow.Family))) {
+				all = append(all, *e)
+			}
+			return nil
+		}))
+	}
+	return all
+}
+
+// hairpins counts the hairpins that have an entry of their replies.
+func (r *rig) hairpins() (n int) {
+	r.Helper()
+	for _, e := range r.allEntries() {
+		if e.Flags&connHairpin == 0 {
+			continue
+		}
+		replies, err := r.repliesOf(&e)
+		r.must(err)
+		if replies != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // conn is the entry that a client's packet belongs to, as packets find it.
@@ -312,6 +342,7 @@ var (
 	fieldExpires = unsafe.Offsetof(bpfobj.LbConn{}.Expires)
 	fieldFlags   = unsafe.Offsetof(bpfobj.LbConn{}.Flags)
 	fieldServer  = unsafe.Offsetof(bpfobj.LbConn{}.Server)
+	fieldNamed   = unsafe.Offsetof(bpfobj.LbConn{}.Fwmark) // of replies: their connection's incarnation
 	fieldIndex   = unsafe.Offsetof(bpfobj.LbConn{}.Index)
 	fieldHash    = unsafe.Offsetof(bpfobj.LbConn{}.Hash)
 	fieldLink    = unsafe.Offsetof(bpfobj.LbConn{}.Link)

@@ -131,7 +131,7 @@ func (r *connReader) refresh() (err error) {
 
 // entry yields one, if the filter accepts it.
 func (r *connReader) entry(c *entry) error {
-	if c.Flags&connDead != 0 || lapsed(c, r.now) || c.Server >= r.d.maps.Servers.MaxEntries() || !r.filter.kind(c.Flow.Template != 0) {
+	if c.ofReplies() || c.Flags&connDead != 0 || lapsed(c, r.now) || c.Server >= r.d.maps.Servers.MaxEntries() || !r.filter.kind(c.Flow.Template != 0) {
 		return nil
 	}
 	if int(c.Server) >= len(r.servers) { // it was added meanwhile
@@ -172,16 +172,28 @@ func (d *Director) fromEntry(c *entry, s *bpfobj.LbServer, now uint64) (out mode
 		}
 	}
 	if out.Flags&model.ConnHairpin != 0 {
-		var reverse bpfobj.LbFlow
-		err := d.maps.Hairpins.Lookup(c.Flow, &reverse)
-		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return out, false, fmt.Errorf("read a hairpin: %w", err)
+		replies, err := d.repliesOf(c)
+		if err != nil {
+			return out, false, err
 		}
-		if err == nil {
-			out.Hairpin = netip.AddrPortFrom(fromAddress(reverse.Dst), swapPort(reverse.Dport))
+		if replies != nil {
+			out.Hairpin = netip.AddrPortFrom(fromAddress(replies.Flow.Dst), swapPort(replies.Flow.Dport))
 		}
 	}
 	return out, true, nil
+}
+
+// repliesOf is the entry of a connection's replies; nil if there is none any more.
+func (d *Director) repliesOf(c *entry) (*entry, error) {
+	blocks, err := d.newBlockReader()
+	if err != nil {
+		return nil, err
+	}
+	replies, err := (&bucketReader{blocks: blocks}).entry(c.Replies)
+	if replies == nil || err != nil || !replies.repliesOf(c) {
+		return nil, err
+	}
+	return replies, nil
 }
 
 // call is that of a number; nil if there is none any more.

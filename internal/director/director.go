@@ -312,7 +312,6 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 	// one is copied.
 	set(4*s.Servers, "order")
 	set(2*s.Servers, "trees") // a pair of nodes for two slots
-	set(s.Connections, "reverse4", "reverse6")
 }
 
 // checkSizes refuses sizes that the loaded director does not have.

@@ -22,12 +22,12 @@ func everyState() (all []bpfobj.LbConnState) {
 }
 
 // leftovers is what the kernel keeps of connections, of both families.
-type leftovers struct{ conns, reverse, active, inactive int }
+type leftovers struct{ conns, replies, active, inactive int }
 
 func (r *rig) leftovers(keys ...model.ServiceKey) (l leftovers) {
 	r.Helper()
 	l.conns = r.conns()
-	l.reverse = r.entries(r.maps.Reverse4) + r.entries(r.maps.Reverse6)
+	l.replies = len(r.replies())
 	for _, k := range keys {
 		for _, s := range r.status(k).Servers {
 			l.active += int(s.Active)

@@ -159,7 +159,7 @@ func TestFloodOfOneService(t *testing.T) {
 			if n := r.displaced() - before; n < 20*others {
 				t.Errorf("%d entries were displaced, want %d at least", n, 20*others)
 			}
-			if lines, n := r.linesInUse(), r.conns(); lines != n {
+			if lines, n := r.linesInUse(), r.conns()+len(r.replies()); lines != n {
 				t.Errorf("%d lines are in use by %d entries", lines, n)
 			}
 			all, err := collected(r.Director)

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
@@ -59,14 +58,15 @@ func TestHairpinICMP(t *testing.T) {
 	}
 }
 
-// Without the hairpin's entry the server does not know the addressee of the error.
+// Without the entry of the hairpin's replies the server does not know the addressee of the error.
 func TestHairpinICMPWithoutHairpin(t *testing.T) {
 	r := newRig(t, small)
 	r.addService(tcpService(vip, "rr"), 1)
 	r.turn("hairpin=1")
 	const client = "172.16.0.30:40000"
 	r.fromServer(testenv.TCP(client, vip, "S"))
-	r.must(deleteKeys(r.maps.Hairpins, func(bpfobj.LbFlow, bpfobj.LbFlow) bool { return true }))
+	replies := r.replies()
+	r.must(r.removeConn(&replies[0]))
 	from := netip.MustParseAddrPort(client).Addr().String()
 	report := testenv.ICMP(from, netip.MustParseAddrPort(vip).Addr().String(), 3, 3).Quoting(testenv.TCP(vip, client, "SA").Frame(), 28)
 	r.judge(t, golden{in: byServer(report), want: stays("pass hairpin icmp")}, 0)

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
 	"imbang/internal/bpfobj"
@@ -155,10 +154,7 @@ func TestImport(t *testing.T) {
 		t.Errorf("counts of servers: %s", cmp.Diff(want, got))
 	}
 	sizes := func(r *rig) (n [5]int) {
-		for i, m := range []*ebpf.Map{r.maps.Reverse4, r.maps.Reverse6, r.maps.Hairpins, r.maps.Calls, r.maps.CallNumbers} {
-			n[i] = r.entries(m)
-		}
-		return n
+		return [...]int{len(r.replies(model.IPv4)), len(r.replies(model.IPv6)), r.hairpins(), r.entries(r.maps.Calls), r.entries(r.maps.CallNumbers)}
 	}
 	if got, want := sizes(to), sizes(from); got != want || slices.Contains(want[:], 0) {
 		t.Errorf("entries of replies, hairpins, calls and numbers: %v, want %v", got, want)

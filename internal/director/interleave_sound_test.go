@@ -9,14 +9,14 @@ import (
 )
 
 // wantSound checks what holds whenever no operation is under way: servers count the connections
-// that there are, none of which is dead; packets find each; and lines, buckets and claims are as the
-// auditor expects them.
+// that there are, none of which is dead; packets find each; those with entries of their replies have them;
+// and lines, buckets and claims are as the auditor expects them.
 func (x *interleaved) wantSound(when string) {
 	x.Helper()
 	set, err := x.config()
 	x.must(err)
 	want := make([]bpfobj.LbLoad, set.Servers)
-	all := x.allEntries()
+	all, replies, named := x.allEntries(), x.replies(), 0
 	for i := range all {
 		e := &all[i]
 		name := flowText(e.Flow)
@@ -29,6 +29,11 @@ func (x *interleaved) wantSound(when string) {
 		if e.Server >= set.Servers {
 			x.Errorf("%s: connection %s has server %d", when, name, e.Server)
 			continue
+		}
+		if replies, err := x.repliesOf(e); err != nil || (replies != nil) != (e.Flow.Template == 0 && e.Flags&connHasReplies != 0) {
+			x.Errorf("%s: flags %#x, and the entry of the replies of %s is %+v, %v", when, e.Flags, name, replies, err)
+		} else if replies != nil {
+			named++
 		}
 		l := &want[e.Server]
 		if e.Flags&connUnproven != 0 {
@@ -53,8 +58,16 @@ func (x *interleaved) wantSound(when string) {
 			x.Errorf("%s: server %d counts %d unproven entries; there are %d", when, id, int32(unproven(got)), unproven(w))
 		}
 	}
-	if n := x.linesInUse(); n != len(all) {
-		x.Errorf("%s: the lines of %d entries are in use; there are %d", when, n, len(all))
+	if n := x.linesInUse(); n != len(all)+len(replies) {
+		x.Errorf("%s: the lines of %d entries are in use; there are %d, and %d of replies", when, n, len(all), len(replies))
+	}
+	if named != len(replies) {
+		x.Errorf("%s: %d entries of replies, of %d connections: %+v", when, len(replies), named, replies)
+	}
+	for _, e := range replies {
+		if found, err := x.connOf(e.Flow); err != nil || found == nil || found.at != e.at {
+			x.Errorf("%s: %s has entry %d, which its bucket does not lead to (%+v, %v)", when, flowText(e.Flow), e.at, found, err)
+		}
 	}
 	for _, s := range x.lineFaults() {
 		x.Errorf("%s: %s: %+v", when, s.kind, s)

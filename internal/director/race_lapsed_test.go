@@ -16,10 +16,49 @@ import (
 // The time of an entry is over, and the sweep has not come by yet. For packets and for imports the
 // entry does not count any more.
 
+// lapsedStory is a packet that opens a connection.
+type lapsedStory struct {
+	name       string
+	packet     testenv.Packet
+	fromServer bool
+}
+
+// begins sends it, and says what became of it.
+func (s lapsedStory) begins(x *interleaved) verdict {
+	x.Helper()
+	if s.fromServer {
+		return x.fromServerOn(cpuB, s.packet).verdict
+	}
+	return x.fromClientOn(cpuB, s.packet).verdict
+}
+
+// lapsedWorld is a director in virtual time, and packets that open connections there: with a template, a call,
+// an entry of replies, and none of it.
+func lapsedWorld(t *testing.T) (x *interleaved, all []lapsedStory) {
+	x = refusedWorld(t)
+	x.turn("hairpin=1")
+	x.timeouts(lifetime, bpfobj.LbConnStateTCP_SYN_RECV, bpfobj.LbConnStateSCTP_INIT1, bpfobj.LbConnStateSCTP_INIT)
+	all = append(all, lapsedStory{"call", firstOfCall, false})
+	for _, f := range families {
+		x.serve(service(model.TCP, at(f.vip(1), 80), "rr"), f.real(0, 8080))
+		x.serve(service(model.TCP, at(f.vip(2), 80), "rr"), f.real(0, 8080))
+		// The first service has the replies of its server without an entry; those of others have them.
+		sticky := persistent(service(model.TCP, at(f.vip(3), 80), "rr"))
+		sticky.Timeout = lifetime
+		x.serve(sticky, f.real(0, 8080))
+		client := at(f.client, 1234)
+		all = append(all,
+			lapsedStory{f.name + " with an entry of replies", testenv.TCP(client, at(f.vip(2), 80), "S"), false},
+			lapsedStory{f.name + " with a template", testenv.TCP(client, at(f.vip(3), 80), "S"), false},
+			lapsedStory{f.name + " hairpin", testenv.TCP(at(f.server(20), 40000), at(f.vip(1), 80), "S"), true},
+		)
+	}
+	return x, all
+}
+
 // A flow whose entries' time is over is opened anew, on every way to do so.
 func TestLapsed(t *testing.T) {
-	x, stories := refusedWorld(t)
-	x.timeouts(lifetime, bpfobj.LbConnStateSCTP_INIT1, bpfobj.LbConnStateSCTP_INIT)
+	x, stories := lapsedWorld(t)
 	for _, f := range families {
 		for name, packet := range transports(at(f.client, 999), at(f.vip(9), 80)) {
 			for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
@@ -27,19 +66,19 @@ func TestLapsed(t *testing.T) {
 					x.serve(service(p, at(f.vip(9), 80), "rr"), f.real(9, 8080))
 				}
 			}
-			stories = append(stories, refusedStory{f.name + " " + name, packet, false, nil, false})
+			stories = append(stories, lapsedStory{f.name + " " + name, packet, false})
 		}
 	}
 	for _, s := range stories {
 		t.Run(s.name, func(t *testing.T) {
 			sub := *x
 			sub.rig = x.in(t)
-			if v := sub.begins(s); v != redirect {
+			if v := s.begins(&sub); v != redirect {
 				t.Fatalf("the first packet: %s", v)
 			}
 			before := sub.allEntries()
 			sub.advance(lifetime + time.Second)
-			if v := sub.begins(s); v != redirect {
+			if v := s.begins(&sub); v != redirect {
 				t.Errorf("the packet again: %s", v)
 			}
 			after := sub.allEntries()

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -208,7 +209,7 @@ func TestHairpin(t *testing.T) {
 		}
 	}
 	r.walk("10.10.0.2:40000", vip, server0, handshake) // from elsewhere, as ever
-	if n := r.entries(r.maps.Hairpins); n != 4 {
+	if n := r.hairpins(); n != 4 {
 		t.Errorf("%d hairpins, want 4", n)
 	}
 	// A port is the connection's for as long as that lives, and no longer.
@@ -219,7 +220,7 @@ func TestHairpin(t *testing.T) {
 	}
 	r.fromClient(testenv.TCP("10.10.0.2:40000", vip, "R"))
 	r.atLast(time.Minute, "connections end with their hairpins", func() bool {
-		return r.entries(r.maps.Hairpins) == 0 && r.leftovers(s.Key, datagrams.Key) == leftovers{}
+		return r.leftovers(s.Key, datagrams.Key) == leftovers{}
 	})
 }
 
@@ -247,37 +248,54 @@ func TestHairpinSCTPFragments(t *testing.T) {
 	}
 }
 
-// Without a port for it a client gets no connection, and none is left.
+// Without a port for it a client gets no connection, and none is left. A single one that ends is found.
 func TestHairpinWithoutPort(t *testing.T) {
-	r := newRig(t, small)
+	x := newInterleaved(t)
 	s := tcpService(vip, "rr")
-	r.addService(s, 1)
-	r.turn("hairpin=1")
-	taken := flowOf(testenv.TCP(server0, "172.16.0.1:1", "A"))
-	var ports []bpfobj.LbFlow4
-	for port := range uint16(32768 - 1024) {
-		taken.Dport = swapPort(1024 + port)
-		ports = append(ports, taken)
+	x.addService(s, 1)
+	x.turn("hairpin=1")
+	x.timeouts(time.Minute, bpfobj.LbConnStateTCP_SYN_RECV)
+	syn := testenv.TCP("172.16.0.30:40000", vip, "S")
+	opens := func() (director netip.AddrPort) {
+		t.Helper()
+		x.Seed(1)
+		director, _, err := testenv.Ends(x.fromServerOn(cpuB, syn).frame)
+		x.must(err)
+		return director
 	}
-	_, err := r.maps.Reverse4.BatchUpdate(ports, ports, nil)
-	r.must(err)
-	client := testenv.TCP("172.16.0.30:40000", vip, "S")
-	reasons := r.reasonsOf(func() { wantUntouched(t, drop, r.fromServer(client), client.Frame()) })
+	first := opens()
+	x.pass(2 * time.Minute)
+	x.wantNothingLeft("the first is over")
+	var others []model.Connection
+	server := netip.MustParseAddrPort(server0)
+	for i := range hairpinTries { // all that are tried with this seed
+		port := hairpinPort + (int(first.Port())-hairpinPort+i)%hairpinPorts
+		others = append(others, model.Connection{
+			Protocol: model.TCP, State: "ESTABLISHED", Expires: time.Hour, Client: netip.MustParseAddrPort("172.16.0.31:" + strconv.Itoa(2000+i)),
+			Virtual: netip.MustParseAddrPort(vip), Server: server, RealServer: server, Service: s.Key, Flags: model.ConnHairpin,
+			Hairpin: netip.AddrPortFrom(first.Addr(), uint16(port)),
+		})
+	}
+	x.insert(others)
+	reasons := x.reasonsOf(func() {
+		x.Seed(1)
+		wantUntouched(t, drop, x.fromServerOn(cpuB, syn), syn.Frame())
+	})
 	if diff := cmp.Diff(map[string]uint64{"drop no hairpin": 1}, reasons); diff != "" {
 		t.Error(diff)
 	}
-	want := leftovers{reverse: len(ports)}
-	if got := r.leftovers(s.Key); got != want || r.entries(r.maps.Hairpins) != 0 {
-		t.Errorf("left: %+v, %d hairpins, want %+v", got, r.entries(r.maps.Hairpins), want)
+	if got, want := x.leftovers(s.Key), (leftovers{conns: hairpinTries, replies: hairpinTries, active: hairpinTries}); got != want {
+		t.Errorf("left: %+v, want %+v", got, want)
 	}
-	// A single one that is left is found, if not at the first try.
-	taken.Dport = swapPort(5000)
-	r.must(r.maps.Reverse4.Delete(taken))
-	for range 10000 {
-		if v := r.fromServer(client); v.verdict == redirect {
-			wantForwarded(t, v, client.From("172.16.0.1:5000").To(server0).TTL(63).MACs(serverDevMAC, serverMAC))
-			return
-		}
+	x.wantSound("refused")
+	ended := others[hairpinTries/2]
+	x.fromServerOn(cpuB, testenv.TCP(ended.Client.String(), vip, "R"))
+	x.pass(20 * time.Second)
+	if port := opens().Port(); port != ended.Hairpin.Port() {
+		t.Errorf("the director speaks from port %d, want %d, the only one that is left", port, ended.Hairpin.Port())
 	}
-	t.Error("the only port that is left is not found")
+	x.wantSound("open")
 }
+
+// hairpinTries is HAIRPIN_TRIES of bpf/hairpin.h.
+const hairpinTries = 64

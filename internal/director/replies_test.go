@@ -30,7 +30,7 @@ func wantReplies(t *testing.T, r *rig, server, client, service string) {
 // wantListed expects so many connections to have an entry for their answers.
 func (r *rig) wantListed(want int) {
 	r.Helper()
-	if got := r.entries(r.maps.Reverse4); got != want {
+	if got := len(r.replies()); got != want {
 		r.Errorf("%d connections have an entry for their answers, want %d", got, want)
 	}
 }

@@ -216,7 +216,7 @@ func TestForgedFragment(t *testing.T) {
 // the next hop has another hardware address.
 func TestRepliesOnOneDevice(t *testing.T) {
 	for _, f := range families {
-		for _, marked := range []bool{false, true} { // that have an entry in the reverse table
+		for _, marked := range []bool{false, true} { // that have an entry of their own
 			t.Run(fmt.Sprintf("%s, of a mark %t", f.name, marked), func(t *testing.T) {
 				r := newRig(t, small).onOneDevice()
 				client, vip := at(f.client, 2000), at(f.vip(vipMasq), 80)

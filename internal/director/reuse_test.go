@@ -129,7 +129,7 @@ func TestReusedIsAsNew(t *testing.T) {
 		}
 		for _, table := range []string{
 			"block_pages", "bucket_blocks", "blocks", "shape", "services", "servers", "order", "loads", "service_states",
-			"bucket_tables", "maglevs", "localities", "locality_sets", "marks", "reverse4", "reverse6", "routes", "service_counters", "server_counters",
+			"bucket_tables", "maglevs", "localities", "locality_sets", "marks", "routes", "service_counters", "server_counters",
 			"reasons", "config", "cache", "state", "allowances", "tracers", "rings",
 		} {
 			if !used[table] {

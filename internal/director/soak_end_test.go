@@ -38,8 +38,7 @@ func (s *soak) wantEnd() {
 	s.wantSound("the table is empty")
 	s.wantNoLoads()
 	for name, m := range map[string]*ebpf.Map{
-		"services": s.maps.Services, "reverse4": s.maps.Reverse4, "reverse6": s.maps.Reverse6, "hairpins": s.maps.Hairpins,
-		"calls": s.maps.Calls, "call_numbers": s.maps.CallNumbers, "outbound": s.maps.Outbound, "marks": s.maps.Marks,
+		"services": s.maps.Services, "calls": s.maps.Calls, "call_numbers": s.maps.CallNumbers, "outbound": s.maps.Outbound, "marks": s.maps.Marks,
 		"bucket_tables": s.maps.BucketTables, "maglevs": s.maps.Maglevs,
 		"localities": s.maps.Localities, "locality_sets": s.maps.LocalitySets,
 	} {

@@ -33,11 +33,11 @@ type Status struct {
 
 // Tables is the memory of the connection table.
 type Tables struct {
-	Bytes  uint64 `json:"bytes"`  // of all blocks, and of the tables of replies by the kernel's account
+	Bytes  uint64 `json:"bytes"`  // of all blocks
 	Blocks uint32 `json:"blocks"` // that there are, of 4032 bytes
 	Spare  uint32 `json:"spare"`  // of them, in use or used before: the kernel allocated each, as no process had added pages
 	Bound  uint32 `json:"bound"`  // blocks that may be in use
-	Used   uint32 `json:"used"`   // room that connections and templates take, in connections of IPv4: as of the last sweep
+	Used   uint32 `json:"used"`   // room that entries take, in connections of IPv4: as of the last sweep
 }
 
 // Full is when the table had no room for a connection, or the kernel no memory.
@@ -143,25 +143,8 @@ func (d *Director) tables() (t Tables, err error) {
 		return t, err
 	}
 	t = Tables{Blocks: p.Made + b.Spare, Spare: b.Spare, Bound: p.Bound, Used: b.Used}
-	t.Bytes, err = mapMemory(d.maps.Reverse4, d.maps.Reverse6)
-	t.Bytes += uint64(t.Blocks) * blockBytes
-	return t, err
-}
-
-// mapMemory is what the kernel says that maps take [bytes].
-func mapMemory(maps ...*ebpf.Map) (sum uint64, err error) {
-	for _, m := range maps {
-		info, err := m.Info()
-		if err != nil {
-			return 0, fmt.Errorf("memory of %s: %w", m, err)
-		}
-		n, ok := info.Memlock()
-		if !ok {
-			return 0, fmt.Errorf("memory of %s: the kernel does not say", m)
-		}
-		sum += n
-	}
-	return sum, nil
+	t.Bytes = uint64(t.Blocks) * blockBytes
+	return t, nil
 }
 
 // defenceLinger is DEFENCE_LINGER of bpf/defence.h.

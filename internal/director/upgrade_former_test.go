@@ -140,6 +140,7 @@ func TestUpgradeFromFormerTable(t *testing.T) {
 	l := newLiving(r, 0)
 	l.addPersistent()
 	r.addService(tcpService("10.20.0.9:80", "rr"), 1) // the same server: its replies have entries
+	r.turn("hairpin=1")
 	l.former()
 	l.converse(20)
 	l.persistent(3)
@@ -147,6 +148,9 @@ func TestUpgradeFromFormerTable(t *testing.T) {
 	r.syn(half, vip)
 	r.fromClient(testenv.UDP(datagrams, vip, "question"))
 	r.establish(client1, "10.20.0.9:80")
+	const neighbour = "172.16.0.30:40000"
+	director, server, err := testenv.Ends(r.fromServer(testenv.TCP(neighbour, vip, "S")).frame)
+	r.must(err)
 	var sixth []string
 	for i := range 5 {
 		sixth = append(sixth, at(ipv6.client, 100+i))
@@ -154,7 +158,7 @@ func TestUpgradeFromFormerTable(t *testing.T) {
 	}
 	r.fromClient(testenv.UDP(sipClient(1), sipVIP, invite("a@h")))
 	before := r.formerEntries()
-	if want := 20 + 3 + 3 + 1 + 1 + 1 + 5 + 2; before != want {
+	if want := 20 + 3 + 3 + 1 + 1 + 1 + 1 + 5 + 2; before != want {
 		t.Fatalf("%d entries, want %d", before, want)
 	}
 	result, steps, err := r.upgradeTo(ours(t), bpfobj.Fingerprint, "")
@@ -216,6 +220,9 @@ func TestUpgradeFromFormerTable(t *testing.T) {
 			t.Errorf("a packet of %s: %s", client, got.verdict)
 		}
 	}
+	wantForwarded(t, r.fromServer(testenv.TCP(server0, client1, "A")), testenv.TCP("10.20.0.9:80", client1, "A").TTL(63).MACs(clientDevMAC, routerMAC))
+	wantForwarded(t, r.fromServer(testenv.TCP(server.String(), director.String(), "SA")), testenv.TCP(vip, neighbour, "SA").TTL(63).MACs(serverDevMAC, serverMAC))
+	wantForwarded(t, r.fromServer(testenv.TCP(neighbour, vip, "A")), testenv.TCP(director.String(), server.String(), "A").TTL(63).MACs(serverDevMAC, serverMAC))
 	l.enter()
 	l.check("upgraded")
 	l.checkPersistent("upgraded")

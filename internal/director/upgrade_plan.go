@@ -83,9 +83,9 @@ var policies = map[string]policy{
 	"maglev_turns": renew, "proofs": renew, "ramp_turns": renew, "rings": renew, "routes": renew, "scratch": renew,
 	"listened_until": renew, "tracers": renew, "unheard": renew, "followers": renew, "follow_rings": renew,
 
-	"bucket_tables": keep, "calls": keep, "call_numbers": keep, "client_counts": keep, "hairpins": keep, "loads": keep,
-	"localities": keep, "fair_sums": keep, "locality_sets": keep, "maglevs": keep, "reasons": keep, "reply_owners": keep, "reverse4": keep,
-	"reverse6": keep, "server_counters": keep, "server_rates": keep, "service_counters": keep, "service_rates": keep,
+	"bucket_tables": keep, "calls": keep, "call_numbers": keep, "client_counts": keep, "loads": keep,
+	"localities": keep, "fair_sums": keep, "locality_sets": keep, "maglevs": keep, "reasons": keep, "reply_owners": keep,
+	"server_counters": keep, "server_rates": keep, "service_counters": keep, "service_rates": keep,
 	"service_states": keep, "trees": keep,
 	"failover_words": keep, "guarded": keep, "address_leases": keep, "hand_overs": keep, "peer_directors": keep, "reply_addresses": keep,
 }

@@ -171,7 +171,7 @@ func TestUpgradePlan(t *testing.T) {
 	}{
 		{"nothing", "server", func(btf.Type) {}, map[Disposition][]string{}, ""},
 		{"a field more in connections", "conn6", oneMore, nil, "entries of the connection table: struct conn6"},
-		{"fields of a connection exchanged", "conn", swapped("index", "server"), nil, "entries of the connection table: struct conn4"},
+		{"fields of a connection exchanged", "conn", swapped("index", "hash"), nil, "entries of the connection table: struct conn4"},
 		{"fields of blocks exchanged", "block_head", swapped("kind", "bucket"), nil, "map spare_blocks: "},
 		{"fields of a server exchanged", "server", swapped("weight", "last_weight"), map[Disposition][]string{Converted: {"servers"}, Renewed: {"check_flows"}}, ""},
 		{"a cache's entries", "route", swapped("until", "asked"), map[Disposition][]string{Renewed: {"routes"}}, ""},

@@ -157,7 +157,7 @@ func TestVirtualResetForgets(t *testing.T) {
 	if n, lines := table.conns(), table.linesInUse(); n != 0 || lines != 0 {
 		t.Errorf("the connection table has %d entries left, in %d lines", n, lines)
 	}
-	for _, m := range []*ebpf.Map{v.d.maps.Reverse4, v.d.maps.ReplyOwners, v.d.maps.Localities, v.d.maps.Services} {
+	for _, m := range []*ebpf.Map{v.d.maps.ReplyOwners, v.d.maps.Localities, v.d.maps.Services} {
 		if n := r.entries(m); n != 0 {
 			t.Errorf("%s has %d elements left", m, n)
 		}

@@ -86,13 +86,13 @@ func TestWeightTouchesNothingElse(t *testing.T) {
 		m := &r.maps
 		all := map[string]map[string]string{}
 		for name, m := range map[string]*ebpf.Map{
-			"services": m.Services, "order": m.Order, "reverse": m.Reverse4, "owners": m.ReplyOwners, "outbound": m.Outbound,
+			"services": m.Services, "order": m.Order, "owners": m.ReplyOwners, "outbound": m.Outbound,
 			"service zeros": m.ServiceZeros, "server zeros": m.ServerZeros, "service births": m.ServiceBirths, "server births": m.ServerBirths,
 		} {
 			all[name] = r.all(m)
 		}
 		all["conns"] = map[string]string{}
-		for _, e := range r.inTable(0) {
+		for _, e := range append(r.inTable(0), r.replies()...) {
 			all["conns"][flowText(e.Flow)] = fmt.Sprint(e)
 		}
 		for id := range uint32(8) {

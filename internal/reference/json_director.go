@@ -29,7 +29,7 @@ var directorFieldTexts = map[string]string{
 	"director.Status.followers":            "number of `imbang conns --follow` at work",
 	"director.Status.connections":          "connections of all servers, without templates",
 	"director.Status.connection_tables":    "memory of the connection table",
-	"director.Tables.bytes":                "of all blocks, and of the tables of replies by the kernel's account [bytes]",
+	"director.Tables.bytes":                "of all blocks [bytes]",
 	"director.Tables.blocks":               "blocks of 4032 bytes that there are",
 	"director.Tables.spare":                "of them, which the kernel allocated one by one, as no process had added pages",
 	"director.Tables.bound":                "blocks that may be in use",

@@ -72,7 +72,6 @@ const (
 	LbMapFollowers       = "followers"
 	LbMapFragments       = "fragments"
 	LbMapGuarded         = "guarded"
-	LbMapHairpins        = "hairpins"
 	LbMapHandOvers       = "hand_overs"
 	LbMapHandshakes      = "handshakes"
 	LbMapListenedUntil   = "listened_until"
@@ -91,8 +90,6 @@ const (
 	LbMapReasons         = "reasons"
 	LbMapReplyAddresses  = "reply_addresses"
 	LbMapReplyOwners     = "reply_owners"
-	LbMapReverse4        = "reverse4"
-	LbMapReverse6        = "reverse6"
 	LbMapRings           = "rings"
 	LbMapRoutes          = "routes"
 	LbMapScratch         = "scratch"
@@ -217,7 +214,6 @@ type LbMapSpecs struct {
 	Followers       *ebpf.MapSpec `ebpf:"followers"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
 	Guarded         *ebpf.MapSpec `ebpf:"guarded"`
-	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	HandOvers       *ebpf.MapSpec `ebpf:"hand_overs"`
 	Handshakes      *ebpf.MapSpec `ebpf:"handshakes"`
 	ListenedUntil   *ebpf.MapSpec `ebpf:"listened_until"`
@@ -236,8 +232,6 @@ type LbMapSpecs struct {
 	Reasons         *ebpf.MapSpec `ebpf:"reasons"`
 	ReplyAddresses  *ebpf.MapSpec `ebpf:"reply_addresses"`
 	ReplyOwners     *ebpf.MapSpec `ebpf:"reply_owners"`
-	Reverse4        *ebpf.MapSpec `ebpf:"reverse4"`
-	Reverse6        *ebpf.MapSpec `ebpf:"reverse6"`
 	Rings           *ebpf.MapSpec `ebpf:"rings"`
 	Routes          *ebpf.MapSpec `ebpf:"routes"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
@@ -310,7 +304,6 @@ type LbMaps struct {
 	Followers       *ebpf.Map `ebpf:"followers"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
 	Guarded         *ebpf.Map `ebpf:"guarded"`
-	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	HandOvers       *ebpf.Map `ebpf:"hand_overs"`
 	Handshakes      *ebpf.Map `ebpf:"handshakes"`
 	ListenedUntil   *ebpf.Map `ebpf:"listened_until"`
@@ -329,8 +322,6 @@ type LbMaps struct {
 	Reasons         *ebpf.Map `ebpf:"reasons"`
 	ReplyAddresses  *ebpf.Map `ebpf:"reply_addresses"`
 	ReplyOwners     *ebpf.Map `ebpf:"reply_owners"`
-	Reverse4        *ebpf.Map `ebpf:"reverse4"`
-	Reverse6        *ebpf.Map `ebpf:"reverse6"`
 	Rings           *ebpf.Map `ebpf:"rings"`
 	Routes          *ebpf.Map `ebpf:"routes"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
@@ -377,7 +368,6 @@ func (m *LbMaps) Close() error {
 		m.Followers,
 		m.Fragments,
 		m.Guarded,
-		m.Hairpins,
 		m.HandOvers,
 		m.Handshakes,
 		m.ListenedUntil,
@@ -396,8 +386,6 @@ func (m *LbMaps) Close() error {
 		m.Reasons,
 		m.ReplyAddresses,
 		m.ReplyOwners,
-		m.Reverse4,
-		m.Reverse6,
 		m.Rings,
 		m.Routes,
 		m.Scratch,

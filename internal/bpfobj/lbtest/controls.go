@@ -116,7 +116,7 @@ func (h Hook) Expired() int { return int(atomic.LoadUint32(&h.s.Expired)) }
 
 // faultMaps are the names of enum fault_map.
 var faultMaps = [LbFaultMapFAULT_MAPS]string{
-	"spare_blocks", "reverse4", "reverse6", "hairpins", "calls", "call_numbers", "fragments", "allowances", "proofs",
+	"spare_blocks", "calls", "call_numbers", "fragments", "allowances", "proofs",
 	"localities", "locality_sets", "bucket_tables", "maglevs",
 }
 

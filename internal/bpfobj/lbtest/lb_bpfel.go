@@ -22,7 +22,7 @@ type LbControls struct {
 	TimersOff uint32
 	Pad       LbFaultMap
 	Hooks     [32]LbHookState
-	Faults    [13]LbMapFaults
+	Faults    [10]LbMapFaults
 }
 
 type LbFault struct {
@@ -37,19 +37,16 @@ type LbFaultMap uint32
 
 const (
 	LbFaultMapFAULT_spareBlocks  LbFaultMap = 0
-	LbFaultMapFAULT_reverse4     LbFaultMap = 1
-	LbFaultMapFAULT_reverse6     LbFaultMap = 2
-	LbFaultMapFAULT_hairpins     LbFaultMap = 3
-	LbFaultMapFAULT_calls        LbFaultMap = 4
-	LbFaultMapFAULT_callNumbers  LbFaultMap = 5
-	LbFaultMapFAULT_fragments    LbFaultMap = 6
-	LbFaultMapFAULT_allowances   LbFaultMap = 7
-	LbFaultMapFAULT_proofs       LbFaultMap = 8
-	LbFaultMapFAULT_localities   LbFaultMap = 9
-	LbFaultMapFAULT_localitySets LbFaultMap = 10
-	LbFaultMapFAULT_bucketTables LbFaultMap = 11
-	LbFaultMapFAULT_maglevs      LbFaultMap = 12
-	LbFaultMapFAULT_MAPS         LbFaultMap = 13
+	LbFaultMapFAULT_calls        LbFaultMap = 1
+	LbFaultMapFAULT_callNumbers  LbFaultMap = 2
+	LbFaultMapFAULT_fragments    LbFaultMap = 3
+	LbFaultMapFAULT_allowances   LbFaultMap = 4
+	LbFaultMapFAULT_proofs       LbFaultMap = 5
+	LbFaultMapFAULT_localities   LbFaultMap = 6
+	LbFaultMapFAULT_localitySets LbFaultMap = 7
+	LbFaultMapFAULT_bucketTables LbFaultMap = 8
+	LbFaultMapFAULT_maglevs      LbFaultMap = 9
+	LbFaultMapFAULT_MAPS         LbFaultMap = 10
 )
 
 type LbHookPoint uint32
@@ -69,7 +66,7 @@ const (
 	LbHookPointPOINT_CONN_DUE            LbHookPoint = 11
 	LbHookPointPOINT_CONN_HOLD           LbHookPoint = 12
 	LbHookPointPOINT_CONN_MOVED          LbHookPoint = 13
-	LbHookPointPOINT_REVERSE_FOUND       LbHookPoint = 14
+	LbHookPointPOINT_REPLIES_FOUND       LbHookPoint = 14
 	LbHookPointPOINT_SERVICE_FOUND       LbHookPoint = 15
 	LbHookPointPOINT_PICK_FOR            LbHookPoint = 16
 	LbHookPointPOINT_CHOOSE              LbHookPoint = 17
@@ -127,7 +124,6 @@ const (
 	LbMapFollowers       = "followers"
 	LbMapFragments       = "fragments"
 	LbMapGuarded         = "guarded"
-	LbMapHairpins        = "hairpins"
 	LbMapHandOvers       = "hand_overs"
 	LbMapHandshakes      = "handshakes"
 	LbMapListenedUntil   = "listened_until"
@@ -146,8 +142,6 @@ const (
 	LbMapReasons         = "reasons"
 	LbMapReplyAddresses  = "reply_addresses"
 	LbMapReplyOwners     = "reply_owners"
-	LbMapReverse4        = "reverse4"
-	LbMapReverse6        = "reverse6"
 	LbMapRings           = "rings"
 	LbMapRoutes          = "routes"
 	LbMapScratch         = "scratch"
@@ -277,7 +271,6 @@ type LbMapSpecs struct {
 	Followers       *ebpf.MapSpec `ebpf:"followers"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
 	Guarded         *ebpf.MapSpec `ebpf:"guarded"`
-	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	HandOvers       *ebpf.MapSpec `ebpf:"hand_overs"`
 	Handshakes      *ebpf.MapSpec `ebpf:"handshakes"`
 	ListenedUntil   *ebpf.MapSpec `ebpf:"listened_until"`
@@ -296,8 +289,6 @@ type LbMapSpecs struct {
 	Reasons         *ebpf.MapSpec `ebpf:"reasons"`
 	ReplyAddresses  *ebpf.MapSpec `ebpf:"reply_addresses"`
 	ReplyOwners     *ebpf.MapSpec `ebpf:"reply_owners"`
-	Reverse4        *ebpf.MapSpec `ebpf:"reverse4"`
-	Reverse6        *ebpf.MapSpec `ebpf:"reverse6"`
 	Rings           *ebpf.MapSpec `ebpf:"rings"`
 	Routes          *ebpf.MapSpec `ebpf:"routes"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
@@ -369,7 +360,6 @@ type LbMaps struct {
 	Followers       *ebpf.Map `ebpf:"followers"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
 	Guarded         *ebpf.Map `ebpf:"guarded"`
-	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	HandOvers       *ebpf.Map `ebpf:"hand_overs"`
 	Handshakes      *ebpf.Map `ebpf:"handshakes"`
 	ListenedUntil   *ebpf.Map `ebpf:"listened_until"`
@@ -388,8 +378,6 @@ type LbMaps struct {
 	Reasons         *ebpf.Map `ebpf:"reasons"`
 	ReplyAddresses  *ebpf.Map `ebpf:"reply_addresses"`
 	ReplyOwners     *ebpf.Map `ebpf:"reply_owners"`
-	Reverse4        *ebpf.Map `ebpf:"reverse4"`
-	Reverse6        *ebpf.Map `ebpf:"reverse6"`
 	Rings           *ebpf.Map `ebpf:"rings"`
 	Routes          *ebpf.Map `ebpf:"routes"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
@@ -436,7 +424,6 @@ func (m *LbMaps) Close() error {
 		m.Followers,
 		m.Fragments,
 		m.Guarded,
-		m.Hairpins,
 		m.HandOvers,
 		m.Handshakes,
 		m.ListenedUntil,
@@ -455,8 +442,6 @@ func (m *LbMaps) Close() error {
 		m.Reasons,
 		m.ReplyAddresses,
 		m.ReplyOwners,
-		m.Reverse4,
-		m.Reverse6,
 		m.Rings,
 		m.Routes,
 		m.Scratch,

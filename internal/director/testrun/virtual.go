@@ -60,7 +60,6 @@ func NewVirtual(sizes director.Sizes, clientDevice, serverDevice int) (*Virtual,
 	if err := director.Resize(spec, sizes); err != nil {
 		return nil, err
 	}
-	spec.Maps["reverse6"].MaxEntries = 1 // simulations are of IPv4
 	spec.Maps["loads"].Flags |= unix.BPF_F_MMAPABLE
 	v := &Virtual{sizes: sizes}
 	if err := v.load(spec); err != nil {

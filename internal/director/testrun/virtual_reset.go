@@ -22,7 +22,6 @@ func (v *Virtual) Reset(seed uint64) error {
 	m := &v.maps
 	err := errors.Join(
 		v.d.EmptyConnections(),
-		clearHash[bpfobj.LbFlow4, bpfobj.LbFlow4](m.Reverse4),
 		clearHash[bpfobj.LbEndpoint, bpfobj.LbReplyOwner](m.ReplyOwners),
 		clearHash[bpfobj.LbServiceKey, bpfobj.LbService](m.Services),
 		director.ForgetSchedulers(&m.LbMaps),
