@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * An upgrade whose connection table has another layout enters the earlier
- * build's connections again, here. Their servers count them already, as loads are
- * kept, and so do their templates; what conn_insert counts is taken back. What backups know
- * of them is kept, too: a replica remains one.
+ * An upgrade whose connection table has another layout enters the earlier build's connections
+ * again, here, and counts them at their servers: loads begin at 0. Their templates and their
+ * clients' networks count them already. What backups know of them is kept, too: a replica
+ * remains one.
  */
 #ifndef IMBANG_ADOPT_H
 #define IMBANG_ADOPT_H
@@ -16,19 +16,33 @@
 #include "template.h"
 #include "told.h"
 
-/* The new build was first with a connection of this flow: the earlier one is over. */
-static __noinline enum record_result adopt_superseded(const struct flow *flow, __u32 server,
-						      const struct control *control, __u8 flags)
+/* The entry's server counts it, before it is entered. */
+static __noinline void adopt_count(const struct flow *flow, __u32 id, __u8 flags)
 {
-	entry_counted(flow, server, flags, -1);
-	if (flow->template) {
-		template_counted(server, -1);
-		return RECORD_EXISTS;
-	}
-	if (control->kind)
-		template_release(flow, control);
-	server_unbind(server, flags & CONN_INACTIVE);
-	return RECORD_EXISTS;
+	struct server *s = server_of(id);
+	struct load *l = load_of(id);
+
+	if (flow->template)
+		template_counted(id, 1);
+	else if (s && l)
+		server_bind(s, l, flags & CONN_INACTIVE);
+	load_changed(id);
+}
+
+/* It was not entered. */
+static __noinline void adopt_uncount(const struct flow *flow, __u32 id, __u8 flags)
+{
+	if (flow->template)
+		template_counted(id, -1);
+	else
+		server_unbind(id, flags & CONN_INACTIVE);
+}
+
+/* The client's network counts it already, or it is over. */
+static __always_inline void adopt_uncount_client(const struct flow *flow)
+{
+	if (get_settings()->client_share && !flow->template)
+		client_counted(&flow->src, -1);
 }
 
 /* Notes what backups knew of an entry (told.h). */
@@ -53,18 +67,24 @@ static __noinline enum record_result adopt_entry(const struct conn_record *r)
 
 	record_conn(r, &fresh);
 	fresh.flags |= CONN_ADOPTED;
+	adopt_count(&flow, r->server, r->flags);
 	rc = conn_insert(&flow, &fresh, record_timeout(r));
 	if (!rc) {
-		entry_counted(&flow, r->server, r->flags, -1);
+		adopt_uncount_client(&flow);
 		adopt_told(&flow, r);
 		return RECORD_ENTERED;
 	}
+	adopt_uncount(&flow, r->server, r->flags);
 	if (rc != -EEXIST)
 		return RECORD_NO_ROOM;
 	/* An upgrade that was interrupted came so far. */
 	if (conn_look(&flow, &fresh) && fresh.flags & CONN_ADOPTED)
 		return RECORD_ENTERED;
-	return adopt_superseded(&flow, control.server, &control, r->flags);
+	/* The new build was first with a connection of this flow: the earlier one is over. */
+	adopt_uncount_client(&flow);
+	if (!flow.template && control.kind)
+		template_release(&flow, &control);
+	return RECORD_EXISTS;
 }
 
 static long adopt_one(__u32 i, void *unused)

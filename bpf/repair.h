@@ -17,8 +17,8 @@
 static __noinline int repair_counts(const struct repair *r)
 {
 	__u32 id = r->server, total;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_of(id);
+	struct load *l = load_of(id);
 
 	if (!s || !l)
 		return REPAIR_FAILED;

@@ -40,7 +40,7 @@ static __always_inline struct server *reply_client(const struct reply_owner *own
 						   const struct flow *flow, struct flow *client)
 {
 	__u32 id = owner->server;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 
 	if (!s || !address_equal(&s->addr, &flow->src))
 		return 0;
@@ -131,7 +131,7 @@ __noinline int reply_suits(const struct flow *flow, const struct flow *client,
 		return owner && reply_is_owners(owner, flow, seen);
 	}
 	id = seen->server;
-	s = bpf_map_lookup_elem(&servers, &id);
+	s = server_of(id);
 	return s && address_equal(&s->addr, &flow->src) && reply_is_of(flow, client, seen);
 }
 
