@@ -185,7 +185,11 @@ func addPages(outer, pages *ebpf.Map, blocks uint32) error {
 	for end := min((blocks+pageBlocks-1)/pageBlocks, spareFirst/pageBlocks); p.Made/pageBlocks < end; {
 		first := p.Made / pageBlocks
 		n := min(end-first, pagesAtOnce)
-		if err := putPages(outer, first, n); err != nil {
+		numbers := make([]uint32, n)
+		for i := range n {
+			numbers[i] = first + i
+		}
+		if err := putPages(outer, numbers, newPage); err != nil {
 			return fmt.Errorf("add memory to the connection table: %w", err)
 		}
 		p.Made += n * pageBlocks
@@ -196,29 +200,29 @@ func addPages(outer, pages *ebpf.Map, blocks uint32) error {
 	return nil
 }
 
-// putPages makes n pages, from a number on.
-func putPages(outer *ebpf.Map, first, n uint32) (err error) {
+// putPages makes pages of these numbers.
+func putPages(outer *ebpf.Map, numbers []uint32, newPage func() (*ebpf.Map, error)) error {
 	var made []*ebpf.Map
 	defer func() {
 		for _, m := range made {
 			m.Close()
 		}
 	}()
-	keys, descriptors := make([]uint32, n), make([]uint32, n)
-	for i := range n {
+	descriptors := make([]uint32, len(numbers))
+	for i := range numbers {
 		m, err := newPage()
 		if err != nil {
 			return err
 		}
 		made = append(made, m)
-		keys[i], descriptors[i] = first+i, uint32(m.FD())
+		descriptors[i] = uint32(m.FD())
 	}
-	_, err = outer.BatchUpdate(keys, descriptors, nil)
+	_, err := outer.BatchUpdate(numbers, descriptors, nil)
 	if !errors.Is(err, ebpf.ErrNotSupported) {
 		return err
 	}
 	for i, m := range made {
-		if err := outer.Put(keys[i], m); err != nil {
+		if err := outer.Put(numbers[i], m); err != nil {
 			return err
 		}
 	}
