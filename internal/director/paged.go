@@ -110,13 +110,17 @@ func tablesOf(maps bpfobj.Tables) tables {
 	return t
 }
 
-// Close closes all maps.
-func (t *tables) Close() error {
+func (t *tables) closePages() {
 	for i := range pagings {
 		if p := *pagings[i].of(t); p != nil {
 			p.closePages()
 		}
 	}
+}
+
+// Close closes all maps.
+func (t *tables) Close() error {
+	t.closePages()
 	return t.Tables.Close()
 }
 
@@ -237,8 +241,9 @@ func (d *Director) addPages(services, servers []uint32, lists []extent) error {
 	errs := make([]error, len(pagings))
 	var group sync.WaitGroup
 	for i := range pagings {
-		if p := &pagings[i]; len(pages[p.by]) > 0 {
-			group.Go(func() { errs[i] = (*p.of(&d.maps)).add(pages[p.by]) })
+		table := *pagings[i].of(&d.maps)
+		if wanted := pages[pagings[i].by]; table != nil && len(wanted) > 0 {
+			group.Go(func() { errs[i] = table.add(wanted) })
 		}
 	}
 	group.Wait()

@@ -97,9 +97,15 @@ func (t numbered) bytes(n uint32) ([]byte, error) {
 // nextTables are the new build's tables in pages: of a Director, what adds pages, and changes.
 func (u *upgrade) nextTables() *Director {
 	d := &Director{}
-	for i := range pagings {
-		p := &pagings[i]
-		*p.of(&d.maps) = &paged{paging: p, outer: u.next.maps[p.name]}
+	for _, p := range pagings {
+		outer := u.next.maps[p.name]
+		if outer == nil || outer.Type() != ebpf.ArrayOfMaps {
+			continue
+		}
+		if want := u.spec.Maps[p.name]; want != nil && want.InnerMap != nil {
+			p.value = want.InnerMap.ValueSize
+		}
+		*p.of(&d.maps) = &paged{paging: &p, outer: outer}
 	}
 	d.progs.TableChanged = u.next.progs["table_changed"]
 	return d
@@ -167,11 +173,7 @@ func (u *upgrade) copyPages() error {
 		lists = append(lists, placeOf(&n.lists[i]))
 	}
 	d := u.nextTables()
-	defer func() {
-		for i := range pagings {
-			(*pagings[i].of(&d.maps)).closePages()
-		}
-	}()
+	defer d.maps.closePages()
 	if err := d.addPages(services, servers, lists); err != nil {
 		return err
 	}
@@ -180,12 +182,13 @@ func (u *upgrade) copyPages() error {
 		if p == nil || m.Disposition != Converted {
 			continue
 		}
+		if *p.of(&d.maps) == nil {
+			continue
+		}
 		former := u.cur.origin(m.Name).Type() != ebpf.ArrayOfMaps
 		switch {
-		case m.Name == "loads":
-			err = u.copyNumbered(p, &n, *p.of(&d.maps), func(_ uint32, value []byte) error {
-				return onlyOverloaded(value)
-			})
+		case m.Name == "loads" && former:
+			err = u.copyNumbered(p, &n, *p.of(&d.maps), func(_ uint32, value []byte) error { return onlyOverloaded(value) })
 		case m.Name == "servers" || m.Name == "order" || !former:
 			err = u.copyNumbered(p, &n, *p.of(&d.maps), func(uint32, []byte) error { return nil })
 		}
@@ -239,7 +242,7 @@ func onlyOverloaded(value []byte) error {
 // counts no connection yet.
 func (u *upgrade) copyStates(d *Director, n *inUse) error {
 	p := pagingOf("service_states")
-	if u.cur.maps[p.name].Type() == ebpf.ArrayOfMaps {
+	if u.cur.maps[p.name].Type() == ebpf.ArrayOfMaps || d.maps.ServiceStates == nil {
 		return nil
 	}
 	set, err := readConfig(u.next.maps[configTable])
@@ -275,13 +278,14 @@ func (u *upgrade) carry() error {
 		return err
 	}
 	d := u.nextTables()
+	defer d.maps.closePages()
 	for _, c := range []struct {
 		of    string
 		by    numbering
 		tally tally
 	}{{"service", byService, d.serviceTally()}, {"server", byServer, d.serverTally()}} {
 		counters := u.cur.maps[c.of+"_counters"]
-		if counters == nil || counters.Type() == ebpf.ArrayOfMaps || c.tally.counters.outer == nil {
+		if counters == nil || counters.Type() == ebpf.ArrayOfMaps || c.tally.counters == nil {
 			continue
 		}
 		err := n.each(c.by, func(id uint32) error {
@@ -309,9 +313,6 @@ func (u *upgrade) carry() error {
 			was.Last = less(was.Last, total)
 			return c.tally.rates.Put(id, was)
 		})
-		for _, p := range []*paged{c.tally.zeros, c.tally.births, c.tally.rates} {
-			p.closePages()
-		}
 		if err != nil {
 			return fmt.Errorf("counters of each %s: %w", c.of, err)
 		}
