@@ -26,10 +26,10 @@ static __always_inline void *paged_cpu(void *pages, __u32 number, __u32 size, __
 	return map ? bpf_map_lookup_percpu_elem(map, &at, cpu) : 0;
 }
 
-#define BY_ID(table, name, value)                      \
-	static __always_inline value *name(__u32 id)   \
-	{                                              \
-		return paged(&table, id, PAGE_IDS);    \
+#define BY_ID(table, name, value)                    \
+	static __always_inline value *name(__u32 id) \
+	{                                            \
+		return paged(&table, id, PAGE_IDS);  \
 	}
 
 BY_ID(servers, server_of, struct server)

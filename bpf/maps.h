@@ -45,20 +45,20 @@
 #define PAGE_SLOTS 1024 /* and of lists */
 
 /* Pages without a name, as block_pages has them. */
-#define PAGED(table, entries, kind, element, size)                \
-	struct {                                                  \
-		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);         \
-		__uint(max_entries, (entries) / (size));          \
-		__type(key, __u32);                               \
-		__array(values, PAGE(kind, element, size));       \
+#define PAGED(table, entries, kind, element, size)          \
+	struct {                                            \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);   \
+		__uint(max_entries, (entries) / (size));    \
+		__type(key, __u32);                         \
+		__array(values, PAGE(kind, element, size)); \
 	} table SEC(".maps")
 
-#define PAGE(kind, element, size)                         \
-	struct {                                          \
-		__uint(type, BPF_MAP_TYPE_##kind);        \
-		__uint(max_entries, size);                \
-		__type(key, __u32);                       \
-		__type(value, element);                   \
+#define PAGE(kind, element, size)                  \
+	struct {                                   \
+		__uint(type, BPF_MAP_TYPE_##kind); \
+		__uint(max_entries, size);         \
+		__type(key, __u32);                \
+		__type(value, element);            \
 	}
 
 #define GLOBAL(name) __hidden SEC(".data." #name)

@@ -364,6 +364,13 @@ const (
 	LbFailoverWordFAILOVER_WORDS  LbFailoverWord = 16
 )
 
+type LbFairSum struct {
+	_    structs.HostLayout
+	Sum  uint64
+	Fair uint32
+	Pad  uint32
+}
+
 type LbFlow struct {
 	_        structs.HostLayout
 	Src      LbAddress
@@ -525,6 +532,13 @@ type LbMaglev struct {
 	Server [4093]uint32
 }
 
+type LbMaglevTurn struct {
+	_     structs.HostLayout
+	Next  uint32
+	Skip  uint32
+	Turns uint32
+}
+
 type LbMarkKey struct {
 	_         structs.HostLayout
 	PrefixLen uint32
@@ -566,6 +580,14 @@ type LbQuarantine struct {
 	All      uint32
 	Extent   [256]LbExtent
 	Service  [256]uint32
+}
+
+type LbRampTurn struct {
+	_      structs.HostLayout
+	Seen   uint64
+	Since  uint64
+	Credit uint32
+	Part   uint32
 }
 
 type LbRates struct {

@@ -312,9 +312,9 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 	set((4*s.Servers+pageSlots-1)/pageSlots, "order", "trees")
 	for _, p := range pagings {
 		switch p.by {
-		case byService:
+		case byServiceID:
 			set(p.pages(s.Services), p.name)
-		case byServer:
+		case byServerID:
 			set(p.pages(s.Servers), p.name)
 		}
 	}

@@ -23,8 +23,8 @@ import (
 type numbering int
 
 const (
-	byService numbering = iota
-	byServer
+	byServiceID numbering = iota
+	byServerID
 	bySlot
 )
 
@@ -43,21 +43,21 @@ type paging struct {
 
 // pagings are of all such tables (a test compares).
 var pagings = []paging{
-	idPages("service_states", byService, ebpf.Array, bpfobj.LbServiceState{}, func(t *tables) **paged { return &t.ServiceStates }),
-	idPages("fair_sums", byService, ebpf.Array, bpfobj.LbFairSum{}, func(t *tables) **paged { return &t.FairSums }),
-	idPages("service_counters", byService, ebpf.PerCPUArray, bpfobj.LbCounters{}, func(t *tables) **paged { return &t.ServiceCounters }),
-	idPages("service_zeros", byService, ebpf.Array, bpfobj.LbCounters{}, func(t *tables) **paged { return &t.ServiceZeros }),
-	idPages("service_births", byService, ebpf.Array, bpfobj.LbCounters{}, func(t *tables) **paged { return &t.ServiceBirths }),
-	idPages("service_rates", byService, ebpf.Array, bpfobj.LbRates{}, func(t *tables) **paged { return &t.ServiceRates }),
-	idPages("crowds", byService, ebpf.Array, bpfobj.LbCrowd{}, func(t *tables) **paged { return &t.Crowds }),
-	idPages("servers", byServer, ebpf.Array, bpfobj.LbServer{}, func(t *tables) **paged { return &t.Servers }),
-	idPages("loads", byServer, ebpf.Array, bpfobj.LbLoad{}, func(t *tables) **paged { return &t.Loads }),
-	idPages("server_counters", byServer, ebpf.PerCPUArray, bpfobj.LbCounters{}, func(t *tables) **paged { return &t.ServerCounters }),
-	idPages("server_zeros", byServer, ebpf.Array, bpfobj.LbCounters{}, func(t *tables) **paged { return &t.ServerZeros }),
-	idPages("server_births", byServer, ebpf.Array, bpfobj.LbCounters{}, func(t *tables) **paged { return &t.ServerBirths }),
-	idPages("server_rates", byServer, ebpf.Array, bpfobj.LbRates{}, func(t *tables) **paged { return &t.ServerRates }),
-	idPages("ramp_turns", byServer, ebpf.PerCPUArray, bpfobj.LbRampTurn{}, func(t *tables) **paged { return &t.RampTurns }),
-	idPages("maglev_turns", byServer, ebpf.Array, bpfobj.LbMaglevTurn{}, func(t *tables) **paged { return &t.MaglevTurns }),
+	idPages("service_states", byServiceID, ebpf.Array, bpfobj.LbServiceState{}, func(t *tables) **paged { return &t.ServiceStates }),
+	idPages("fair_sums", byServiceID, ebpf.Array, bpfobj.LbFairSum{}, func(t *tables) **paged { return &t.FairSums }),
+	idPages("service_counters", byServiceID, ebpf.PerCPUArray, bpfobj.LbCounters{}, func(t *tables) **paged { return &t.ServiceCounters }),
+	idPages("service_zeros", byServiceID, ebpf.Array, bpfobj.LbCounters{}, func(t *tables) **paged { return &t.ServiceZeros }),
+	idPages("service_births", byServiceID, ebpf.Array, bpfobj.LbCounters{}, func(t *tables) **paged { return &t.ServiceBirths }),
+	idPages("service_rates", byServiceID, ebpf.Array, bpfobj.LbRates{}, func(t *tables) **paged { return &t.ServiceRates }),
+	idPages("crowds", byServiceID, ebpf.Array, bpfobj.LbCrowd{}, func(t *tables) **paged { return &t.Crowds }),
+	idPages("servers", byServerID, ebpf.Array, bpfobj.LbServer{}, func(t *tables) **paged { return &t.Servers }),
+	idPages("loads", byServerID, ebpf.Array, bpfobj.LbLoad{}, func(t *tables) **paged { return &t.Loads }),
+	idPages("server_counters", byServerID, ebpf.PerCPUArray, bpfobj.LbCounters{}, func(t *tables) **paged { return &t.ServerCounters }),
+	idPages("server_zeros", byServerID, ebpf.Array, bpfobj.LbCounters{}, func(t *tables) **paged { return &t.ServerZeros }),
+	idPages("server_births", byServerID, ebpf.Array, bpfobj.LbCounters{}, func(t *tables) **paged { return &t.ServerBirths }),
+	idPages("server_rates", byServerID, ebpf.Array, bpfobj.LbRates{}, func(t *tables) **paged { return &t.ServerRates }),
+	idPages("ramp_turns", byServerID, ebpf.PerCPUArray, bpfobj.LbRampTurn{}, func(t *tables) **paged { return &t.RampTurns }),
+	idPages("maglev_turns", byServerID, ebpf.Array, bpfobj.LbMaglevTurn{}, func(t *tables) **paged { return &t.MaglevTurns }),
 	{"order", bySlot, ebpf.Array, 4, pageSlots, func(t *tables) **paged { return &t.Order }},
 	// A pair of nodes for two slots.
 	{"trees", bySlot, ebpf.Array, uint32(unsafe.Sizeof(bpfobj.LbTreePair{})), pageSlots / 2, func(t *tables) **paged { return &t.Trees }},
@@ -77,7 +77,9 @@ func pagingOf(table string) *paging {
 }
 
 // pages is how many are needed for n elements.
-func (p *paging) pages(n uint32) uint32 { return uint32((uint64(n) + uint64(p.size) - 1) / uint64(p.size)) }
+func (p *paging) pages(n uint32) uint32 {
+	return uint32((uint64(n) + uint64(p.size) - 1) / uint64(p.size))
+}
 
 // elements is how many elements a map has room for that is such a table, of any build.
 func (p *paging) elements(m *ebpf.Map) uint32 {
@@ -95,9 +97,9 @@ func (p *paging) make() (*ebpf.Map, error) {
 // tables are those of the data plane. What is in pages hides the map of these.
 type tables struct {
 	bpfobj.Tables
-	ServiceStates, FairSums, ServiceCounters, ServiceZeros, ServiceBirths, ServiceRates, Crowds              *paged
-	Servers, Loads, ServerCounters, ServerZeros, ServerBirths, ServerRates, RampTurns, MaglevTurns            *paged
-	Order, Trees                                                                                              *paged
+	ServiceStates, FairSums, ServiceCounters, ServiceZeros, ServiceBirths, ServiceRates, Crowds    *paged
+	Servers, Loads, ServerCounters, ServerZeros, ServerBirths, ServerRates, RampTurns, MaglevTurns *paged
+	Order, Trees                                                                                   *paged
 }
 
 func tablesOf(maps bpfobj.Tables) tables {
@@ -237,7 +239,7 @@ func (p *paging) zero(outer *ebpf.Map) error {
 // addPages makes the pages of services and servers, by id, and of lists. The kernel waits for packets
 // under way when pages are added to a table (maybe_wait_bpf_programs), so all tables wait at once.
 func (d *Director) addPages(services, servers []uint32, lists []extent) error {
-	pages := map[numbering][]uint32{byService: pagesOfIDs(services), byServer: pagesOfIDs(servers), bySlot: pagesOfLists(lists)}
+	pages := map[numbering][]uint32{byServiceID: pagesOfIDs(services), byServerID: pagesOfIDs(servers), bySlot: pagesOfLists(lists)}
 	errs := make([]error, len(pagings))
 	var group sync.WaitGroup
 	for i := range pagings {

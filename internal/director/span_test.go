@@ -131,7 +131,7 @@ func TestPagesAreMadeByEdits(t *testing.T) {
 	}
 	check("empty", nil)
 	r.addService(tcpService(vip, "wlc"), 1)
-	check("one", map[numbering][]uint32{byService: {0}, byServer: {0}, bySlot: {0}})
+	check("one", map[numbering][]uint32{byServiceID: {0}, byServerID: {0}, bySlot: {0}})
 	r.must(r.Batch(func() error {
 		s := tcpService(nthVIP(3), "wlc")
 		err := r.AddService(s)
@@ -140,7 +140,7 @@ func TestPagesAreMadeByEdits(t *testing.T) {
 		}
 		return err
 	}))
-	check("many", map[numbering][]uint32{byService: {0}, byServer: {0, 1, 2}, bySlot: {0}})
+	check("many", map[numbering][]uint32{byServiceID: {0}, byServerID: {0, 1, 2}, bySlot: {0}})
 	r.wantClean("many")
 }
 

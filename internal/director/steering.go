@@ -22,9 +22,9 @@ import (
 // neither the lock nor the table for a connection, and many may use it at once. It has
 // descriptors of its own, and outlives the handle that it was taken from.
 type Steering struct {
-	config, flows          *ebpf.Map
-	servers                *paged
-	lock, identity         string // the lock's file, and whose it is; empty: there is none
+	config, flows  *ebpf.Map
+	servers        *paged
+	lock, identity string // the lock's file, and whose it is; empty: there is none
 
 	mu   sync.Mutex
 	ids  map[serverKey]uint32

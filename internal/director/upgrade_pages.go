@@ -111,13 +111,13 @@ func (u *upgrade) nextTables() *Director {
 	return d
 }
 
-// inUse are the numbers that the earlier build has in use of each kind: ids are below a bound.
-type inUse struct {
+// numbersInUse are the numbers that the earlier build has in use of each kind: ids are below a bound.
+type numbersInUse struct {
 	services, servers uint32
 	lists             []bpfobj.LbService
 }
 
-func (u *upgrade) inUse() (n inUse, err error) {
+func (u *upgrade) inUse() (n numbersInUse, err error) {
 	set, err := u.next.settings()
 	if err != nil {
 		return n, err
@@ -133,7 +133,7 @@ func (u *upgrade) inUse() (n inUse, err error) {
 }
 
 // each calls do with each number in use.
-func (n *inUse) each(by numbering, do func(uint32) error) error {
+func (n *numbersInUse) each(by numbering, do func(uint32) error) error {
 	for _, svc := range n.lists {
 		for i := range svc.Count {
 			if by != bySlot {
@@ -144,7 +144,7 @@ func (n *inUse) each(by numbering, do func(uint32) error) error {
 			}
 		}
 	}
-	for id := range map[numbering]uint32{byService: n.services, byServer: n.servers}[by] {
+	for id := range map[numbering]uint32{byServiceID: n.services, byServerID: n.servers}[by] {
 		if err := do(id); err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func (u *upgrade) copyPages() error {
 }
 
 // copyNumbered converts the elements in use, and has edit change each.
-func (u *upgrade) copyNumbered(p *paging, n *inUse, to *paged, edit func(number uint32, value []byte) error) error {
+func (u *upgrade) copyNumbered(p *paging, n *numbersInUse, to *paged, edit func(number uint32, value []byte) error) error {
 	from := u.cur.origin(p.name)
 	_, value, err := u.cur.layoutsOf(from, u.spec.Maps[p.name])
 	if err != nil {
@@ -240,7 +240,7 @@ func onlyOverloaded(value []byte) error {
 
 // copyStates copies what schedulers remember in words, and makes the trees of the new build, which
 // counts no connection yet.
-func (u *upgrade) copyStates(d *Director, n *inUse) error {
+func (u *upgrade) copyStates(d *Director, n *numbersInUse) error {
 	p := pagingOf("service_states")
 	if u.cur.maps[p.name].Type() == ebpf.ArrayOfMaps || d.maps.ServiceStates == nil {
 		return nil
@@ -283,7 +283,7 @@ func (u *upgrade) carry() error {
 		of    string
 		by    numbering
 		tally tally
-	}{{"service", byService, d.serviceTally()}, {"server", byServer, d.serverTally()}} {
+	}{{"service", byServiceID, d.serviceTally()}, {"server", byServerID, d.serverTally()}} {
 		counters := u.cur.maps[c.of+"_counters"]
 		if counters == nil || counters.Type() == ebpf.ArrayOfMaps || c.tally.counters == nil {
 			continue
@@ -296,7 +296,7 @@ func (u *upgrade) carry() error {
 			total := sum(perCPU)
 			for base, name := range map[*paged]string{c.tally.zeros: "_zeros", c.tally.births: "_births"} {
 				var was bpfobj.LbCounters
-				if err := u.cur.origin(c.of + name).Lookup(id, &was); err != nil {
+				if err := u.cur.origin(c.of+name).Lookup(id, &was); err != nil {
 					return err
 				}
 				if err := base.Put(id, less(was, total)); err != nil {
