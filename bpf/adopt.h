@@ -19,8 +19,8 @@
 /* The entry's server counts it, before it is entered. */
 static __noinline void adopt_count(const struct flow *flow, __u32 id, __u8 flags)
 {
-	struct server *s = server_of(id);
-	struct load *l = load_of(id);
+	struct server *s = server_far(id);
+	struct load *l = load_far(id);
 
 	if (flow->template)
 		template_counted(id, 1);

@@ -74,7 +74,7 @@ static __always_inline __u64 conn_timeout(__u32 server, __u8 state, const struct
 
 	if (!set->drain_timeout)
 		return timeout;
-	s = server_of(server);
+	s = server_far(server);
 	lease = s ? server_lease(s, set) : timeout;
 	return lease < timeout ? lease : timeout;
 }

@@ -62,7 +62,7 @@ static long displace_look(__u32 i, struct displacing *d)
 	rank = seen.in_packets;
 	if (seen.flags & CONN_ASSURED)
 		rank |= RANK_ANSWERED;
-	s = server_of(seen.server);
+	s = server_far(seen.server);
 	if (!s || s->service != d->most)
 		rank |= RANK_OTHERS;
 	if (rank >= d->rank || (d->own && rank & RANK_OTHERS))
@@ -78,7 +78,7 @@ static __noinline __u32 displace_find(const struct packet *p, __u8 calls)
 	struct displacing d = { .rank = ~0U, .most = NO_SERVICE, .calls = calls };
 	const struct crowding *crowds;
 	__u32 id = p->server;
-	struct server *s = server_of(id);
+	struct server *s = server_far(id);
 
 	d.kept = p->inherited.template;
 	d.family = p->flow.family;

@@ -23,7 +23,7 @@ static __always_inline int reply_found(struct packet *p, const struct flow *clie
 				       struct conn *seen, const struct settings *set)
 {
 	__u32 id = seen->server;
-	struct server *s = set->draining ? server_of(id) : 0;
+	struct server *s = set->draining ? server_far(id) : 0;
 
 	if (s && reset_due(p, s))
 		return conn_reset(p, client, seen, FROM_SERVER, set);

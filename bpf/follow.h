@@ -183,7 +183,7 @@ __noinline int follow_tell(const struct flow *flow, const struct conn *given, __
 		f.id = f.conn->server;
 	else
 		return 0;
-	f.server = server_of(f.id);
+	f.server = server_far(f.id);
 	if (!f.server)
 		return 0;
 	f.time = now_ns();

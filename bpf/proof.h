@@ -61,7 +61,7 @@ static __always_inline __u8 flags_marked(__u8 flags, __u8 marks)
 /* A server has n more unproven entries. */
 static __always_inline void unproven_counted(__u32 server, __s32 n)
 {
-	struct load *l = load_of(server);
+	struct load *l = load_far(server);
 
 	if (l)
 		__sync_fetch_and_add(&l->overloaded, n * LOAD_UNPROVEN);

@@ -26,7 +26,7 @@ static __noinline long conn_unlist(const struct flow *flow, const struct conn *c
 {
 	struct flow reverse;
 	__u32 server = c->server;
-	struct server *s = server_of(server);
+	struct server *s = server_far(server);
 
 	if (!s)
 		return 0;

@@ -17,8 +17,8 @@
 static __noinline int repair_counts(const struct repair *r)
 {
 	__u32 id = r->server, total;
-	struct server *s = server_of(id);
-	struct load *l = load_of(id);
+	struct server *s = server_far(id);
+	struct load *l = load_far(id);
 
 	if (!s || !l)
 		return REPAIR_FAILED;

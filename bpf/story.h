@@ -30,8 +30,8 @@ static __always_inline struct explanation *story_of(const struct packet *p)
 /* Describes a server as it is now. */
 static __always_inline void contender_now(struct contender *c, __u32 id)
 {
-	struct server *s = server_of(id);
-	struct load *l = load_of(id);
+	struct server *s = server_far(id);
+	struct load *l = load_far(id);
 
 	c->id = NO_SERVER;
 	if (!s || !l)
