@@ -672,6 +672,20 @@ struct fib_search {
 	__u8 unused[7];
 };
 
+/* The elements of pages. */
+struct elements {
+	struct server server;
+	struct load load;
+	struct counters counters;
+	struct rates rates;
+	struct service_state service_state;
+	struct fair_sum fair_sum;
+	struct tree_pair tree_pair;
+	struct crowd crowd;
+	struct ramp_turn ramp_turn;
+	struct maglev_turn maglev_turn;
+};
+
 /*
  * Of the program that runs, for what is too big for the stack. The enums, the event, entries and
  * elements are there for their BTF alone: user space reads numbers and layout from it.
@@ -707,17 +721,8 @@ struct scratch {
 		struct follow_event follow_event;
 		struct conn4 conn4;
 		struct conn6 conn6;
-		struct server server; /* and the elements of pages */
-		struct load load;
-		struct counters counters;
-		struct rates rates;
-		struct service_state service_state;
-		struct fair_sum fair_sum;
-		struct tree_pair tree_pair;
-		struct crowd crowd;
-		struct ramp_turn ramp_turn;
-		struct maglev_turn maglev_turn;
 	};
+	struct elements elements[0];
 };
 
 /* Questions and edits come from a process, which packets may interrupt. */

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"imbang/internal/bpfobj"
+	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
 
@@ -136,7 +137,7 @@ func TestPagesAreMadeByEdits(t *testing.T) {
 		s := tcpService(nthVIP(3), "wlc")
 		err := r.AddService(s)
 		for i := range 300 {
-			err = errors.Join(err, r.AddServer(s.Key, realServer(i, 1)))
+			err = errors.Join(err, r.AddServer(s.Key, model.Server{Addr: serverAddr(i % 200), Port: uint16(8080 + i/200), Weight: 1}))
 		}
 		return err
 	}))
