@@ -63,8 +63,23 @@
 
 #define GLOBAL(name) __hidden SEC(".data." #name)
 
+/* The elements of pages, for their BTF alone: pages have none. */
+struct elements {
+	struct server server;
+	struct load load;
+	struct counters counters;
+	struct rates rates;
+	struct service_state service_state;
+	struct fair_sum fair_sum;
+	struct tree_pair tree_pair;
+	struct crowd crowd;
+	struct ramp_turn ramp_turn;
+	struct maglev_turn maglev_turn;
+};
+
 /* user. */
 struct config_table {
+	struct elements elements[0];  /* of this build, as each has a table of its own */
 	struct settings settings;     /* timeouts and switches */
 	struct secret secret;         /* of challenges: random, once */
 	struct quarantine quarantine; /* what may not be given to another yet */
@@ -672,23 +687,9 @@ struct fib_search {
 	__u8 unused[7];
 };
 
-/* The elements of pages. */
-struct elements {
-	struct server server;
-	struct load load;
-	struct counters counters;
-	struct rates rates;
-	struct service_state service_state;
-	struct fair_sum fair_sum;
-	struct tree_pair tree_pair;
-	struct crowd crowd;
-	struct ramp_turn ramp_turn;
-	struct maglev_turn maglev_turn;
-};
-
 /*
- * Of the program that runs, for what is too big for the stack. The enums, the event, entries and
- * elements are there for their BTF alone: user space reads numbers and layout from it.
+ * Of the program that runs, for what is too big for the stack. The enums, the event and
+ * entries are there for their BTF alone: user space reads numbers and layout from it.
  */
 struct scratch {
 	struct moment moment;
@@ -722,7 +723,6 @@ struct scratch {
 		struct conn4 conn4;
 		struct conn6 conn6;
 	};
-	struct elements elements[0];
 };
 
 /* Questions and edits come from a process, which packets may interrupt. */

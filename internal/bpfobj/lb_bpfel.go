@@ -144,7 +144,21 @@ type LbClock struct {
 }
 
 type LbConfigTable struct {
-	_          structs.HostLayout
+	_        structs.HostLayout
+	Elements [0]struct {
+		_            structs.HostLayout
+		Server       LbServer
+		Load         LbLoad
+		Counters     LbCounters
+		Rates        LbRates
+		ServiceState LbServiceState
+		FairSum      LbFairSum
+		TreePair     LbTreePair
+		Crowd        LbCrowd
+		RampTurn     LbRampTurn
+		MaglevTurn   LbMaglevTurn
+		_            [4]byte
+	}
 	Settings   LbSettings
 	Secret     LbSecret
 	Quarantine LbQuarantine

@@ -249,11 +249,11 @@ func (c change) converter() (*layout.Converter, error) {
 	return layout.NewConverterWith(c.from, c.to, c.origins)
 }
 
-// layoutsOf are those of a map of the build. Pages have no types of their own: the map scratch has
+// layoutsOf are those of a map of the build. Pages have no types of their own: the table config has
 // those of their elements.
 func (g *pinnedBuild) layoutsOf(have *ebpf.Map, want *ebpf.MapSpec) (key, value change, err error) {
 	if pagingOf(want.Name) != nil {
-		types, size := g.maps["scratch"], uint32(0)
+		types, size := g.maps[configTable], uint32(0)
 		if have.Type() != ebpf.ArrayOfMaps {
 			types, size = have, have.ValueSize()
 		}
