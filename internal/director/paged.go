@@ -134,7 +134,7 @@ type paged struct {
 }
 
 // mostOpen is how many pages of a table are open at most.
-const mostOpen = 16
+const mostOpen = 4
 
 // MaxEntries is how many elements there may be.
 func (p *paged) MaxEntries() uint32 { return p.elements(p.outer) }
