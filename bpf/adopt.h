@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * An upgrade whose connection table has another layout enters the earlier
- * build's connections again, here. Their servers count them already, as loads are
- * kept, and so do their templates; what conn_insert counts is taken back. What backups know
- * of them is kept, too: a replica remains one. One that has its replies has an entry of them here;
- * but replies that are a new connection's stay so.
+ * An upgrade whose connection table has another layout enters the earlier build's connections
+ * again, here, and counts them at their servers: loads begin at 0. Their templates and their
+ * clients' networks count them already. What backups know of them is kept, too: a replica
+ * remains one. One that has its replies has an entry of them here; but replies that are a new
+ * connection's stay so.
  */
 #ifndef IMBANG_ADOPT_H
 #define IMBANG_ADOPT_H
@@ -18,19 +18,33 @@
 #include "template.h"
 #include "told.h"
 
-/* The new build was first with a connection of this flow: the earlier one is over. */
-static __noinline enum record_result adopt_superseded(const struct flow *flow, __u32 server,
-						      const struct control *control, __u8 flags)
+/* The entry's server counts it, before it is entered. */
+static __noinline void adopt_count(const struct flow *flow, __u32 id, __u8 flags)
 {
-	entry_counted(flow, server, flags, -1);
-	if (flow->template) {
-		template_counted(server, -1);
-		return RECORD_EXISTS;
-	}
-	if (control->kind)
-		template_release(flow, control);
-	server_unbind(server, flags & CONN_INACTIVE);
-	return RECORD_EXISTS;
+	struct server *s = server_far(id);
+	struct load *l = load_far(id);
+
+	if (flow->template)
+		template_counted(id, 1);
+	else if (s && l)
+		server_bind(s, l, flags & CONN_INACTIVE);
+	load_changed(id);
+}
+
+/* It was not entered. */
+static __noinline void adopt_uncount(const struct flow *flow, __u32 id, __u8 flags)
+{
+	if (flow->template)
+		template_counted(id, -1);
+	else
+		server_unbind(id, flags & CONN_INACTIVE);
+}
+
+/* The client's network counts it already, or it is over. */
+static __always_inline void adopt_uncount_client(const struct flow *flow)
+{
+	if (get_settings()->client_share && !flow->template)
+		client_counted(&flow->src, -1);
 }
 
 /* Notes what backups knew of an entry (told.h). */
@@ -49,21 +63,19 @@ static __noinline void adopt_told(const struct flow *flow, const struct conn_rec
 /* Enters the replies of a connection that was adopted: 0, or not if they are a new connection's. */
 static __noinline int adopt_replies(const struct conn_record *r, const struct conn *c)
 {
-	__u32 id = r->server;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_far(r->server);
 	struct flow replies;
+	__s64 rc = -EEXIST;
 
-	if (s) {
+	if (s && c->flags & CONN_HAIRPIN) {
+		rc = hairpin_open(&r->flow, c, s, r);
+	} else if (s) {
 		conn_replies_flow(&r->flow, c, s, &replies);
-		if (c->flags & CONN_HAIRPIN) {
-			replies.dst = r->hairpin;
-			replies.dport = r->hairpin_port;
-		}
-		if (replies_put(&replies, c, 0) >= 0)
-			return 0;
+		rc = replies_put(&replies, c, 0);
 	}
-	room_give(c->replies);
-	return -EEXIST;
+	if (rc < 0)
+		room_give(c->replies);
+	return rc < 0;
 }
 
 /* A connection that was adopted has no replies: a hairpin cannot live without. */
@@ -88,22 +100,28 @@ static __noinline enum record_result adopt_entry(const struct conn_record *r)
 		fresh.replies = replies_room(&flow);
 	if (fresh.flags & CONN_HAS_REPLIES && !fresh.replies)
 		return RECORD_NO_ROOM;
+	adopt_count(&flow, r->server, r->flags);
 	rc = conn_insert(&flow, &fresh, record_timeout(r));
 	if (rc && fresh.replies)
 		room_give(fresh.replies);
 	if (!rc) {
-		entry_counted(&flow, r->server, r->flags, -1);
+		adopt_uncount_client(&flow);
 		adopt_told(&flow, r);
 		if (fresh.replies && adopt_replies(r, &fresh))
 			adopt_unreplied(&flow, &fresh);
 		return RECORD_ENTERED;
 	}
+	adopt_uncount(&flow, r->server, r->flags);
 	if (rc != -EEXIST)
 		return RECORD_NO_ROOM;
 	/* An upgrade that was interrupted came so far. */
 	if (conn_look(&flow, &fresh) && fresh.flags & CONN_ADOPTED)
 		return RECORD_ENTERED;
-	return adopt_superseded(&flow, control.server, &control, r->flags);
+	/* The new build was first with a connection of this flow: the earlier one is over. */
+	adopt_uncount_client(&flow);
+	if (!flow.template && control.kind)
+		template_release(&flow, &control);
+	return RECORD_EXISTS;
 }
 
 static long adopt_one(__u32 i, void *unused)

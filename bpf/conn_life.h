@@ -142,18 +142,6 @@ static __noinline int replies_enter(const struct flow *flow, const struct conn *
 	return rc < 0;
 }
 
-/* Likewise, of a hairpin, which user space may have entered (`r`). */
-static __noinline int replies_enter_hairpin(const struct flow *flow, const struct conn *c,
-					    const struct server *s, const struct conn_record *r)
-{
-	struct flow replies;
-
-	conn_replies_flow(flow, c, s, &replies);
-	replies.dst = r ? r->hairpin : s->source;
-	replies.dport = r ? r->hairpin_port : 0;
-	return hairpin_open(c, &replies) < 0;
-}
-
 /* Enters a connection that its server and its template count already, and what its
  * replies are found by: 0, or not (see conn_insert). With -ECANCELED it was taken back, with
  * -ENOENT another CPU has removed it: see conn_withdrawn. The replies of one that user space enters
@@ -180,7 +168,7 @@ static __always_inline int conn_enter(const struct flow *flow, struct conn *fres
 	if (rc)
 		return rc;
 	if (!returns ||
-	    !(hairpins ? replies_enter_hairpin(flow, fresh, s, r) : replies_enter(flow, fresh, s)))
+	    !(hairpins ? hairpin_open(flow, fresh, s, r) : replies_enter(flow, fresh, s)))
 		return 0;
 	if (fresh->replies)
 		room_give(fresh->replies);

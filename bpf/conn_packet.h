@@ -79,7 +79,7 @@ static __always_inline int conn_reset(struct packet *p, const struct flow *clien
 static __always_inline struct server *available_server(const struct conn *c)
 {
 	__u32 id = c->server;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 
 	return s && s->flags & SERVER_AVAILABLE ? s : 0;
 }

@@ -6,6 +6,7 @@
 #ifndef IMBANG_CONN_STATE_H
 #define IMBANG_CONN_STATE_H
 
+#include "by_id.h"
 #include "clock.h"
 #include "defence.h"
 #include "maps.h"
@@ -73,7 +74,7 @@ static __always_inline __u64 conn_timeout(__u32 server, __u8 state, const struct
 
 	if (!set->drain_timeout)
 		return timeout;
-	s = bpf_map_lookup_elem(&servers, &server);
+	s = server_far(server);
 	lease = s ? server_lease(s, set) : timeout;
 	return lease < timeout ? lease : timeout;
 }

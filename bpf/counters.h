@@ -3,6 +3,7 @@
 #ifndef IMBANG_COUNTERS_H
 #define IMBANG_COUNTERS_H
 
+#include "by_id.h"
 #include "maps.h"
 #include "packet.h"
 
@@ -39,10 +40,10 @@ static __always_inline void count_conn(__u32 service, __u32 server)
 {
 	struct counters *c;
 
-	c = bpf_map_lookup_elem(&server_counters, &server);
+	c = server_counters_of(server);
 	if (c)
 		c->conns++;
-	c = bpf_map_lookup_elem(&service_counters, &service);
+	c = service_counters_of(service);
 	if (c)
 		c->conns++;
 }
@@ -51,12 +52,12 @@ static __always_inline void count_in(const struct packet *p, __u32 service, __u3
 {
 	struct counters *c;
 
-	c = bpf_map_lookup_elem(&server_counters, &server);
+	c = server_counters_of(server);
 	if (c) {
 		c->in_packets += p->segments;
 		c->in_bytes += packet_bytes(p);
 	}
-	c = bpf_map_lookup_elem(&service_counters, &service);
+	c = service_counters_of(service);
 	if (c) {
 		c->in_packets += p->segments;
 		c->in_bytes += packet_bytes(p);
@@ -65,10 +66,10 @@ static __always_inline void count_in(const struct packet *p, __u32 service, __u3
 
 static __always_inline void count_out(const struct packet *p, __u32 server)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &server);
+	struct server *s = server_of(server);
 	struct counters *c;
 
-	c = bpf_map_lookup_elem(&server_counters, &server);
+	c = server_counters_of(server);
 	if (c) {
 		c->out_packets += p->segments;
 		c->out_bytes += packet_bytes(p);
@@ -76,7 +77,7 @@ static __always_inline void count_out(const struct packet *p, __u32 server)
 	/* A deleted server no longer counts for its service. */
 	if (!s || !(s->flags & SERVER_AVAILABLE))
 		return;
-	c = bpf_map_lookup_elem(&service_counters, &s->service);
+	c = service_counters_of(s->service);
 	if (c) {
 		c->out_packets += p->segments;
 		c->out_bytes += packet_bytes(p);

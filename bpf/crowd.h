@@ -11,6 +11,7 @@
 #ifndef IMBANG_CROWD_H
 #define IMBANG_CROWD_H
 
+#include "by_id.h"
 #include "kernel.h"
 #include "maps.h"
 #include "settings.h"
@@ -20,8 +21,8 @@
 static long crowd_count(__u32 i, const __u32 *from)
 {
 	__u32 id = *from + i, unproven, service;
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct load *l = load_of(id);
+	struct server *s = server_of(id);
 	struct crowding *all;
 	struct crowd *c;
 
@@ -34,7 +35,7 @@ static long crowd_count(__u32 i, const __u32 *from)
 	if (s->owner.protocol == IPPROTO_TCP || s->owner.fwmark)
 		all->tcp += unproven;
 	service = s->service;
-	c = bpf_map_lookup_elem(&crowds, &service);
+	c = crowd_of(service);
 	if (!c || s->owner.protocol == IPPROTO_TCP || !(s->flags & SERVER_AVAILABLE))
 		return 0;
 	if (c->round != state.attack.round) {

@@ -68,7 +68,7 @@ static long displace_look(__u32 i, struct displacing *d)
 	rank = seen.in_packets;
 	if (seen.flags & CONN_ASSURED)
 		rank |= RANK_ANSWERED;
-	s = bpf_map_lookup_elem(&servers, &seen.server);
+	s = server_far(seen.server);
 	if (!s || s->service != d->most)
 		rank |= RANK_OTHERS;
 	if (rank >= d->rank || (d->own && rank & RANK_OTHERS))
@@ -84,7 +84,7 @@ static __noinline __u32 displace_find(const struct packet *p, __u8 calls)
 	struct displacing d = { .rank = ~0U, .most = NO_SERVICE, .calls = calls };
 	const struct crowding *crowds;
 	__u32 id = p->server;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_far(id);
 
 	d.kept = p->inherited.template;
 	d.family = p->flow.family;

@@ -23,7 +23,7 @@ static __always_inline int reply_found(struct packet *p, const struct flow *clie
 				       struct conn *seen, const struct settings *set)
 {
 	__u32 id = seen->server;
-	struct server *s = set->draining ? bpf_map_lookup_elem(&servers, &id) : 0;
+	struct server *s = set->draining ? server_far(id) : 0;
 
 	if (s && reset_due(p, s))
 		return conn_reset(p, client, seen, FROM_SERVER, set);
@@ -76,7 +76,7 @@ __noinline int find_reply(struct __sk_buff *skb, struct packet *p)
 /* A later fragment of a packet that is a connection by itself. */
 static __always_inline int one_packet_later(struct packet *p, __u32 id)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 
 	if (!s || !(s->flags & SERVER_AVAILABLE))
 		return drop(p, REASON_DROP_SERVER_DELETED);

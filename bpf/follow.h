@@ -31,6 +31,7 @@
 #ifndef IMBANG_FOLLOW_H
 #define IMBANG_FOLLOW_H
 
+#include "by_id.h"
 #include "clock.h"
 #include "conn_entry.h"
 #include "flow.h"
@@ -182,7 +183,7 @@ __noinline int follow_tell(const struct flow *flow, const struct conn *given, __
 		f.id = f.conn->server;
 	else
 		return 0;
-	f.server = bpf_map_lookup_elem(&servers, &f.id);
+	f.server = server_far(f.id);
 	if (!f.server)
 		return 0;
 	f.time = now_ns();

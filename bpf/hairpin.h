@@ -8,6 +8,7 @@
 #ifndef IMBANG_HAIRPIN_H
 #define IMBANG_HAIRPIN_H
 
+#include "conn.h"
 #include "replies.h"
 #include "rng.h"
 
@@ -19,24 +20,29 @@
 /* So many are tried, from a random one on. */
 #define HAIRPIN_TRIES 64
 
-/* Enters the replies of a hairpin that is in the table: 0, or an error. `replies`: their flow, on
- * the caller's stack; without a port of the director's, it gets one. */
-static __noinline int hairpin_open(const struct conn *conn, struct flow *replies)
+/* Enters the replies of a hairpin that is in the table, which user space may have entered (`r`): 0,
+ * or an error. Without a port of the director's, it gets one. */
+static __noinline int hairpin_open(const struct flow *flow, const struct conn *c,
+				   const struct server *s, const struct conn_record *r)
 {
 	__u32 from, i, tries = 1;
+	struct flow replies;
 	__s64 rc = -EEXIST;
 
-	if (!replies->dst.word[0] && !replies->dst.word[3])
+	conn_replies_flow(flow, c, s, &replies);
+	replies.dst = r ? r->hairpin : s->source;
+	replies.dport = r ? r->hairpin_port : 0;
+	if (!replies.dst.word[0] && !replies.dst.word[3])
 		return rc;
-	from = bpf_ntohs(replies->dport) - HAIRPIN_PORT;
-	if (!replies->dport) {
+	from = bpf_ntohs(replies.dport) - HAIRPIN_PORT;
+	if (!replies.dport) {
 		from = random_u32() % HAIRPIN_PORTS;
 		tries = HAIRPIN_TRIES;
 	}
 #pragma nounroll
 	for (i = 0; i < tries && rc == -EEXIST; i++) {
-		replies->dport = bpf_htons(HAIRPIN_PORT + (from + i) % HAIRPIN_PORTS);
-		rc = replies_put(replies, conn, 0);
+		replies.dport = bpf_htons(HAIRPIN_PORT + (from + i) % HAIRPIN_PORTS);
+		rc = replies_put(&replies, c, 0);
 	}
 	return rc < 0 ? rc : 0;
 }

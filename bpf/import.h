@@ -39,8 +39,8 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 	struct conn fresh = {};
 	struct flow flow = r->flow;
 	__u32 id = r->server;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_far(id);
+	struct load *l = load_far(id);
 	int rc;
 
 	if (!s || !l || !record_server(r, s))
@@ -91,7 +91,7 @@ static __noinline enum record_result import_template(const struct conn_record *r
 {
 	int of_call = r->template == TEMPLATE_CALL, rc;
 	__u32 id = r->server;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_far(id);
 	struct conn fresh = {};
 	struct flow key = r->flow;
 

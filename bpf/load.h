@@ -6,6 +6,7 @@
 #ifndef IMBANG_LOAD_H
 #define IMBANG_LOAD_H
 
+#include "by_id.h"
 #include "maps.h"
 #include "sched.h"
 
@@ -32,8 +33,8 @@ static __always_inline void server_bind(const struct server *s, struct load *l, 
 /* ip_vs_unbind_dest: and take one back. */
 static __always_inline void server_unbind(__u32 server, __u32 inactive)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &server);
-	struct load *l = bpf_map_lookup_elem(&loads, &server);
+	struct server *s = server_far(server);
+	struct load *l = load_far(server);
 	__u32 total;
 
 	if (!s || !l)
@@ -52,7 +53,7 @@ static __always_inline void server_unbind(__u32 server, __u32 inactive)
 /* Its upper threshold was raised or removed; the scheduler is told next. */
 static __always_inline void server_reopen(__u32 server)
 {
-	struct load *l = bpf_map_lookup_elem(&loads, &server);
+	struct load *l = load_far(server);
 
 	if (l)
 		load_overloaded(l, 0);
@@ -61,7 +62,7 @@ static __always_inline void server_reopen(__u32 server)
 /* Its server's counts follow. */
 static __always_inline void conn_counted(__u32 server, __s32 active)
 {
-	struct load *l = bpf_map_lookup_elem(&loads, &server);
+	struct load *l = load_far(server);
 
 	if (!l)
 		return;

@@ -6,6 +6,10 @@
  * "user" maps are written by commands under the director's lock, "kernel"
  * maps by the programs.
  *
+ * Tables by id and by slot are in pages, which are arrays. Programs cannot make maps, so a command
+ * that adds a service or a server makes their pages, under the director's lock. They stay, and are
+ * never replaced. by_id.h has the look-ups.
+ *
  * Tables of one element are global variables, which programs read without a
  * look-up. The kernel keeps the section of each as an array of one element, which
  * is pinned under the variable's name. Values share a table if they have one
@@ -36,10 +40,45 @@
 #define MAX_CALLS (1 << 16)
 #define MAX_OUTBOUND (1 << 14)
 
+#define PAGE_IDS 128    /* servers or services of a page */
+#define PAGE_SLOTS 1024 /* and of lists */
+
+/* Pages without a name, as block_pages has them. */
+#define PAGED(table, entries, kind, element, size)          \
+	struct {                                            \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);   \
+		__uint(max_entries, (entries) / (size));    \
+		__type(key, __u32);                         \
+		__array(values, PAGE(kind, element, size)); \
+	} table SEC(".maps")
+
+#define PAGE(kind, element, size)                  \
+	struct {                                   \
+		__uint(type, BPF_MAP_TYPE_##kind); \
+		__uint(max_entries, size);         \
+		__type(key, __u32);                \
+		__type(value, element);            \
+	}
+
 #define GLOBAL(name) __hidden SEC(".data." #name)
+
+/* The elements of pages, for their BTF alone: pages have none. */
+struct elements {
+	struct server server;
+	struct load load;
+	struct counters counters;
+	struct rates rates;
+	struct service_state service_state;
+	struct fair_sum fair_sum;
+	struct tree_pair tree_pair;
+	struct crowd crowd;
+	struct ramp_turn ramp_turn;
+	struct maglev_turn maglev_turn;
+};
 
 /* user. */
 struct config_table {
+	struct elements elements[0];  /* of this build, as each has a table of its own */
 	struct settings settings;     /* timeouts and switches */
 	struct secret secret;         /* of challenges: random, once */
 	struct quarantine quarantine; /* what may not be given to another yet */
@@ -56,45 +95,20 @@ struct {
 } services SEC(".maps");
 
 /* kernel: schedulers' memory, by service id. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SERVICES);
-	__type(key, __u32);
-	__type(value, struct service_state);
-} service_states SEC(".maps");
+PAGED(service_states, MAX_SERVICES, ARRAY, struct service_state, PAGE_IDS);
 
 /* kernel: by service id; true while a server has a slow start (ramp.h). */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SERVICES);
-	__type(key, __u32);
-	__type(value, struct fair_sum);
-} fair_sums SEC(".maps");
+PAGED(fair_sums, MAX_SERVICES, ARRAY, struct fair_sum, PAGE_IDS);
 
 /* kernel: of servers that return, by server id. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MAX_SERVERS);
-	__type(key, __u32);
-	__type(value, struct ramp_turn);
-} ramp_turns SEC(".maps");
+PAGED(ramp_turns, MAX_SERVERS, PERCPU_ARRAY, struct ramp_turn, PAGE_IDS);
 
 /* user: server ids, an extent for each service (see struct service). */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SLOTS);
-	__type(key, __u32);
-	__type(value, __u32);
-} order SEC(".maps");
+PAGED(order, MAX_SLOTS, ARRAY, __u32, PAGE_SLOTS);
 
 /* kernel: nodes of the services' trees, by the slots of their extents, which
  * begin at even ones (see sched/tree.h). */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SLOTS / 2);
-	__type(key, __u32);
-	__type(value, struct tree_pair);
-} trees SEC(".maps");
+PAGED(trees, MAX_SLOTS / 2, ARRAY, struct tree_pair, PAGE_SLOTS / 2);
 
 /* user: written for a barrier alone. An update of a map of maps returns when no
  * program runs any more that could have read the former value (kernel:
@@ -114,20 +128,10 @@ struct {
 } barriers SEC(".maps");
 
 /* user: the real servers, by server id. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SERVERS);
-	__type(key, __u32);
-	__type(value, struct server);
-} servers SEC(".maps");
+PAGED(servers, MAX_SERVERS, ARRAY, struct server, PAGE_IDS);
 
 /* kernel: the connections of each server, by server id. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SERVERS);
-	__type(key, __u32);
-	__type(value, struct load);
-} loads SEC(".maps");
+PAGED(loads, MAX_SERVERS, ARRAY, struct load, PAGE_IDS);
 
 /* user, which adds them: pages of blocks (table/blocks.h). Without a name, and with sizes: clang
  * does not describe what is only pointed to. */
@@ -258,12 +262,7 @@ struct {
 } maglevs SEC(".maps");
 
 /* kernel: the servers' turns while a table of mh is made in `cache.maglev`. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SERVERS);
-	__type(key, __u32);
-	__type(value, struct maglev_turn);
-} maglev_turns SEC(".maps");
+PAGED(maglev_turns, MAX_SERVERS, ARRAY, struct maglev_turn, PAGE_IDS);
 
 /* kernel: lblc's cache. Least recently used entries leave a full one. */
 struct {
@@ -291,65 +290,25 @@ struct {
 } marks SEC(".maps");
 
 /* kernel: counters, by service id and by server id. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MAX_SERVICES);
-	__type(key, __u32);
-	__type(value, struct counters);
-} service_counters SEC(".maps");
+PAGED(service_counters, MAX_SERVICES, PERCPU_ARRAY, struct counters, PAGE_IDS);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MAX_SERVERS);
-	__type(key, __u32);
-	__type(value, struct counters);
-} server_counters SEC(".maps");
+PAGED(server_counters, MAX_SERVERS, PERCPU_ARRAY, struct counters, PAGE_IDS);
 
 /* user: counters at the last zeroing, which listings subtract. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SERVICES);
-	__type(key, __u32);
-	__type(value, struct counters);
-} service_zeros SEC(".maps");
+PAGED(service_zeros, MAX_SERVICES, ARRAY, struct counters, PAGE_IDS);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SERVERS);
-	__type(key, __u32);
-	__type(value, struct counters);
-} server_zeros SEC(".maps");
+PAGED(server_zeros, MAX_SERVERS, ARRAY, struct counters, PAGE_IDS);
 
 /* user: counters when the id was given to its present service or server, from
  * which totals are counted that no zeroing disturbs. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SERVICES);
-	__type(key, __u32);
-	__type(value, struct counters);
-} service_births SEC(".maps");
+PAGED(service_births, MAX_SERVICES, ARRAY, struct counters, PAGE_IDS);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SERVERS);
-	__type(key, __u32);
-	__type(value, struct counters);
-} server_births SEC(".maps");
+PAGED(server_births, MAX_SERVERS, ARRAY, struct counters, PAGE_IDS);
 
 /* kernel: rates, by service id and by server id. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SERVICES);
-	__type(key, __u32);
-	__type(value, struct rates);
-} service_rates SEC(".maps");
+PAGED(service_rates, MAX_SERVICES, ARRAY, struct rates, PAGE_IDS);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SERVERS);
-	__type(key, __u32);
-	__type(value, struct rates);
-} server_rates SEC(".maps");
+PAGED(server_rates, MAX_SERVERS, ARRAY, struct rates, PAGE_IDS);
 
 /* kernel. */
 struct state_table {
@@ -368,12 +327,7 @@ struct {
 } handshakes SEC(".maps");
 
 /* kernel: unproven entries, by service id. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SERVICES);
-	__type(key, __u32);
-	__type(value, struct crowd);
-} crowds SEC(".maps");
+PAGED(crowds, MAX_SERVICES, ARRAY, struct crowd, PAGE_IDS);
 
 /* kernel: connections of clients, by a hash of their network (client.h). */
 struct {
@@ -705,8 +659,8 @@ struct fib_search {
 };
 
 /*
- * Of the program that runs, for what is too big for the stack. The enums and the event are
- * there for their BTF alone: user space reads numbers and layout from it.
+ * Of the program that runs, for what is too big for the stack. The enums, the event and
+ * entries are there for their BTF alone: user space reads numbers and layout from it.
  */
 struct scratch {
 	struct moment moment;

@@ -24,7 +24,7 @@ static long orphan_end(__u32 i, struct orphans *want)
 
 	if (!entry_look(entry_at(n), &flow, &seen) || flow.template != want->templates)
 		return 0;
-	s = bpf_map_lookup_elem(&servers, &seen.server);
+	s = server_far(seen.server);
 	if ((s && s->flags & SERVER_AVAILABLE) ||
 	    !conn_kill(&flow, &seen, flow.template ? KILL_UNHELD : 0))
 		return 0;

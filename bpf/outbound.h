@@ -93,8 +93,8 @@ static __always_inline int outbound_alone(struct packet *p, const struct conn *f
  * is all of it, UNDECIDED if it is now to be found in the table, or a verdict. */
 __noinline int outbound_open(struct packet *p, const struct service *svc, __u32 id)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_far(id);
+	struct load *l = load_far(id);
 	struct settings *set = get_settings();
 	struct conn fresh = {};
 	int rc;
@@ -150,7 +150,7 @@ static __noinline void outbound_replace(const struct flow *flow)
 static __always_inline int outbound_find(struct __sk_buff *skb, struct packet *p)
 {
 	__u32 id = p ? outbound_server(&p->flow) : NO_SERVER;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_far(id);
 	int decision = VERDICT_PASS;
 	struct service *svc;
 

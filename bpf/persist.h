@@ -94,7 +94,7 @@ __noinline __u32 template_use(const struct packet *p, const struct service *svc)
 		return NO_SERVER;
 	}
 	id = seen.server;
-	s = bpf_map_lookup_elem(&servers, &id);
+	s = server_far(id);
 	if (p->peek) {
 		struct explanation *explanation = story_of(p);
 
@@ -168,7 +168,7 @@ static long template_try_open(__u32 i, struct template_opening *o)
 __noinline __u32 template_open(struct packet *p, const struct service *svc, __u32 id)
 {
 	struct template_opening o = { .server = NO_SERVER };
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_far(id);
 
 	if (!p || !svc || !s)
 		return NO_SERVER;

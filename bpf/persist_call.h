@@ -57,7 +57,7 @@ __noinline __u32 call_use(struct packet *p, __u32 only)
 		return NO_SERVER;
 	}
 	id = seen.server;
-	s = bpf_map_lookup_elem(&servers, &id);
+	s = server_far(id);
 	if (!template_valid(s, set) || (only != NO_SERVER && only != id)) {
 		call_invalidate(&key, id);
 		return NO_SERVER;
@@ -107,7 +107,7 @@ static __noinline long call_link(const struct flow *key, const struct call *call
  * template. It is not asked here, for the stack's sake on Linux 6.1. */
 __noinline __u32 call_open(struct packet *p, const struct service *svc, __u32 id)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_far(id);
 	struct conn fresh = {};
 	struct scratch *room;
 	struct flow key;

@@ -19,6 +19,7 @@
 #ifndef IMBANG_PROOF_H
 #define IMBANG_PROOF_H
 
+#include "by_id.h"
 #include "client.h"
 #include "maps.h"
 #include "packet.h"
@@ -60,7 +61,7 @@ static __always_inline __u8 flags_marked(__u8 flags, __u8 marks)
 /* A server has n more unproven entries. */
 static __always_inline void unproven_counted(__u32 server, __s32 n)
 {
-	struct load *l = bpf_map_lookup_elem(&loads, &server);
+	struct load *l = load_far(server);
 
 	if (l)
 		__sync_fetch_and_add(&l->overloaded, n * LOAD_UNPROVEN);

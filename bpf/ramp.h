@@ -16,6 +16,7 @@
 #ifndef IMBANG_RAMP_H
 #define IMBANG_RAMP_H
 
+#include "by_id.h"
 #include "maps.h"
 #include "sched.h"
 #include "settings.h"
@@ -28,9 +29,9 @@
  * takes one now. A function, for the stack's sake. */
 static __noinline int ramp_holds(__u32 service, __u32 id)
 {
-	struct counters *c = bpf_map_lookup_elem(&service_counters, &service);
-	struct ramp_turn *turn = bpf_map_lookup_elem(&ramp_turns, &id);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct counters *c = service_counters_of(service);
+	struct ramp_turn *turn = ramp_turn_of(id);
+	struct server *s = server_of(id);
 	__u64 part = ramp_part(id), opened, credit;
 
 	if (part >= WHOLE_PART || !c || !turn || !s)
@@ -80,7 +81,7 @@ struct ramp_walk {
 static long ramp_add(__u32 i, struct ramp_walk *w)
 {
 	__u32 id = server_id_at(w->first, i);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 
 	if (s && s->weight > 0) {
 		w->weight += s->weight;
@@ -93,7 +94,7 @@ static long ramp_add(__u32 i, struct ramp_walk *w)
 static __noinline int ramps_changed(const struct service *svc)
 {
 	__u32 id = svc->id, first = svc->first;
-	struct fair_sum *sum = bpf_map_lookup_elem(&fair_sums, &id);
+	struct fair_sum *sum = fair_sum_of(id);
 	struct ramp_walk w = {};
 
 	if (!get_settings()->slow_starts || !sum)

@@ -6,6 +6,7 @@
 #ifndef IMBANG_RATES_H
 #define IMBANG_RATES_H
 
+#include "by_id.h"
 #include "clock.h"
 #include "settings.h"
 
@@ -30,9 +31,9 @@ static long rate_add_cpu(__u32 cpu, struct rate_sum *sum)
 	struct counters *c;
 
 	if (sum->of_servers)
-		c = bpf_map_lookup_percpu_elem(&server_counters, &sum->id, cpu);
+		c = paged_cpu(&server_counters, sum->id, PAGE_IDS, cpu);
 	else
-		c = bpf_map_lookup_percpu_elem(&service_counters, &sum->id, cpu);
+		c = paged_cpu(&service_counters, sum->id, PAGE_IDS, cpu);
 	if (!c)
 		return 1;
 	sum->total.conns += c->conns;
@@ -72,7 +73,7 @@ static __always_inline __u32 rate_id(__u32 i, __u32 beat)
 static long rate_tick_service(__u32 i, __u32 *beat)
 {
 	struct rate_sum sum = { .id = rate_id(i, *beat) };
-	struct rates *r = bpf_map_lookup_elem(&service_rates, &sum.id);
+	struct rates *r = service_rates_of(sum.id);
 
 	if (r)
 		rate_tick(r, &sum);
@@ -82,7 +83,7 @@ static long rate_tick_service(__u32 i, __u32 *beat)
 static long rate_tick_server(__u32 i, __u32 *beat)
 {
 	struct rate_sum sum = { .id = rate_id(i, *beat), .of_servers = 1 };
-	struct rates *r = bpf_map_lookup_elem(&server_rates, &sum.id);
+	struct rates *r = server_rates_of(sum.id);
 
 	if (r)
 		rate_tick(r, &sum);

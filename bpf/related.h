@@ -340,7 +340,7 @@ static __always_inline int related_in(struct __sk_buff *skb, struct packet *p,
 				      const struct related_conn *c, struct flow *other)
 {
 	__u32 server = c->server, hairpin = c->flags & CONN_HAIRPIN;
-	struct server *s = bpf_map_lookup_elem(&servers, &server);
+	struct server *s = server_far(server);
 
 	if (!s)
 		return pass(p, REASON_PASS_ICMP);

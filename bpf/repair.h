@@ -18,8 +18,8 @@
 static __noinline int repair_counts(const struct repair *r)
 {
 	__u32 id = r->server, total;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_far(id);
+	struct load *l = load_far(id);
 
 	if (!s || !l)
 		return REPAIR_FAILED;
@@ -170,7 +170,7 @@ static __noinline int repair_replies_line(const struct repair *r, __u32 line, st
  */
 static __noinline int repair_replies(const struct repair *r)
 {
-	__u32 line = replies_room(&r->flow), server;
+	__u32 line = replies_room(&r->flow);
 	struct conn seen = {};
 	struct flow replies;
 	struct server *s;
@@ -182,18 +182,15 @@ static __noinline int repair_replies(const struct repair *r)
 		room_give(line);
 		return REPAIR_CHANGED;
 	}
-	server = seen.server;
-	s = bpf_map_lookup_elem(&servers, &server);
+	s = server_far(seen.server);
 	if (!s) {
 		room_give(line);
 		return REPAIR_FAILED;
 	}
-	conn_replies_flow(&r->flow, &seen, s, &replies);
 	if (seen.flags & CONN_HAIRPIN) {
-		replies.dst = s->source;
-		replies.dport = 0;
-		rc = hairpin_open(&seen, &replies);
+		rc = hairpin_open(&r->flow, &seen, s, 0);
 	} else {
+		conn_replies_flow(&r->flow, &seen, s, &replies);
 		rc = replies_put(&replies, &seen, 0);
 	}
 	if (rc >= 0)

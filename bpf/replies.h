@@ -53,7 +53,7 @@ static __always_inline struct server *reply_server(const struct reply_owner *own
 						   const struct flow *flow)
 {
 	__u32 id = owner->server;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 
 	return s && address_equal(&s->addr, &flow->src) ? s : 0;
 }
@@ -254,7 +254,7 @@ static __always_inline int replies_place(struct search *s, union line *line, str
  * that has lost them (conn_name, replies_lost); or an error: -EEXIST if the flow is that of another
  * connection's replies and stays so (`replaces`: 0). If the connection has ended meanwhile, the
  * line is given back. */
-__noinline __s64 replies_put(const struct flow *replies, const struct conn *of, int replaces)
+__noinline __s64 replies_insert(const struct flow *replies, const struct conn *of, int replaces)
 {
 	struct conn *r, *former;
 	__u32 former_index = 0;
@@ -269,7 +269,6 @@ __noinline __s64 replies_put(const struct flow *replies, const struct conn *of, 
 	s = r ? search_open() : 0;
 	if (!r || !s)
 		return -E2BIG;
-	reply_share(replies);
 	search_for(s, replies);
 	entry_begin(s, r, of->replies);
 	*(__u64 *)((void *)r + CONN_WORD) = 0;
@@ -296,6 +295,15 @@ __noinline __s64 replies_put(const struct flow *replies, const struct conn *of, 
 	else if (rc)
 		return rc;
 	return lost;
+}
+
+/* Likewise, of a sender that is known to serve others by then. Not in one function: a chain of
+ * calls has no room on the stack. */
+static __always_inline __s64 replies_put(const struct flow *replies, const struct conn *of,
+					 int replaces)
+{
+	reply_share(replies);
+	return replies_insert(replies, of, replaces);
 }
 
 /* Takes an entry of replies out, whose bucket is claimed, and ends the claim. */

@@ -59,7 +59,7 @@ static __always_inline int route_leads_back(void *ctx, enum hook hook, const str
 		if (!mac_equal(route->dmac, mac))
 			return 0;
 	}
-	s = bpf_map_lookup_elem(&servers, &id);
+	s = server_of(id);
 	if (s)
 		s->sender = sender_word(mac, time_coarse());
 	return 1;
@@ -96,7 +96,7 @@ __noinline int xdp_from_side_of(struct xdp_md *ctx, const struct packet *p, __u3
  * has no stack left. */
 static __noinline int frame_of_kept_sender(const void *data, const void *end, __u32 id)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 	const struct ethhdr *eth = data;
 
 	return s && (const void *)(eth + 1) <= end &&

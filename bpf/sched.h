@@ -57,7 +57,7 @@ static __always_inline enum scheduler tree_rule(const struct service *svc)
 
 static __always_inline void scheduler_changed(struct change *c)
 {
-	struct service_state *state = bpf_map_lookup_elem(&service_states, &c->service.id);
+	struct service_state *state = service_state_of(c->service.id);
 
 	if (state && c->event == CHANGE_INIT)
 		state->incarnation = c->service.incarnation;

@@ -87,8 +87,8 @@ static __always_inline int conn_first(struct packet *p, const struct conn *c,
 /* A new connection of a service to the server that was chosen for it. */
 __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_of(id);
+	struct load *l = load_of(id);
 	struct settings *set = get_settings();
 	struct conn fresh = {};
 	int verdict, rc;
@@ -155,7 +155,7 @@ none: /* no connection came of it: the template is held for none */
  * and added again with its servers, which then count for the new one. */
 static __always_inline __u32 checked_choice(const struct service *svc, __u32 id)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 
 	return !s || serves(s, svc->id) ? id : STALE_CHOICE;
 }
@@ -243,7 +243,7 @@ static __always_inline int conn_or_hairpin(struct __sk_buff *skb, struct packet 
 					   const struct service *svc, __u32 id,
 					   const struct settings *set)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 
 	if (set->hairpin && s && !one_packet(p, svc) && hairpin_wanted(skb, p, s))
 		p->hairpin = HAIRPIN;
@@ -255,7 +255,7 @@ static __always_inline int conn_or_hairpin(struct __sk_buff *skb, struct packet 
 /* The server to which a packet would open a connection. */
 static __always_inline int would_open(struct packet *p, const struct service *svc, __u32 id)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 
 	p->server = id;
 	if (!s || !(s->flags & SERVER_AVAILABLE))

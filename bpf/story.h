@@ -7,6 +7,7 @@
 #ifndef IMBANG_STORY_H
 #define IMBANG_STORY_H
 
+#include "by_id.h"
 #include "clock.h"
 #include "maps.h"
 #include "packet.h"
@@ -29,8 +30,8 @@ static __always_inline struct explanation *story_of(const struct packet *p)
 /* Describes a server as it is now. */
 static __always_inline void contender_now(struct contender *c, __u32 id)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_far(id);
+	struct load *l = load_far(id);
 
 	c->id = NO_SERVER;
 	if (!s || !l)

@@ -115,7 +115,7 @@ static __always_inline int template_of(const struct flow *flow, const struct con
 
 static __always_inline void template_counted(__u32 server, __s32 n)
 {
-	struct load *l = bpf_map_lookup_elem(&loads, &server);
+	struct load *l = load_far(server);
 
 	if (l)
 		__sync_fetch_and_add(&l->persistent, n);

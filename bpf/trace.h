@@ -69,7 +69,7 @@ static __always_inline void event_service(const struct packet *p, struct trace_e
 {
 	struct settings *set = get_settings();
 	__u32 id = p->server;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_far(id);
 	struct service_key key;
 	struct service *svc = 0;
 

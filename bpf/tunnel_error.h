@@ -197,7 +197,7 @@ static __noinline __u32 tunnel_server(const struct packet *p, const struct tunne
 	if (!conn_look(&p->flow, &seen) || !encapsulates(seen.forward))
 		return NO_SERVER;
 	server = seen.server;
-	s = bpf_map_lookup_elem(&servers, &server);
+	s = server_far(server);
 	return s && is_tunnel_to(s, t) ? server : NO_SERVER;
 }
 

@@ -34,7 +34,7 @@ struct sender_search {
 
 static long sender_look(__u32 id, struct sender_search *s)
 {
-	struct server *server = bpf_map_lookup_elem(&servers, &id);
+	struct server *server = server_of(id);
 
 	s->found = server && address_equal(&server->addr, &s->addr);
 	return s->found;

@@ -223,7 +223,7 @@ __noinline int xdp_first(struct xdp_md *ctx, struct packet *p)
 {
 	struct settings *set = get_settings();
 	__u32 id = p ? p->server : NO_SERVER;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 	struct conn seen = {};
 	struct route *route;
 

@@ -114,7 +114,7 @@ static __always_inline int is_own(struct __sk_buff *skb, const struct packet *p,
 				  struct route *route)
 {
 	__u32 id = p->server;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 
 	if (s && (address_loopback(&s->addr) || address_equal(&s->addr, &s->source)))
 		return 1;

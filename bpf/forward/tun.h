@@ -346,7 +346,7 @@ static __always_inline int tunnel_to(struct __sk_buff *skb, struct packet *p,
 __noinline int tunnel(struct __sk_buff *skb, struct packet *p)
 {
 	__u32 id = p ? p->server : NO_SERVER;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 
 	if (!p)
 		return VERDICT_DROP;

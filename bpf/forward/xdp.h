@@ -170,7 +170,7 @@ static __noinline int xdp_tunnel(struct xdp_md *ctx, const struct packet *p,
 				 const struct route *route, const struct settings *set)
 {
 	__u32 id = p->server;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 	struct tunnel t = {};
 
 	if (!s)

@@ -45,6 +45,7 @@
 #define IMBANG_SCHED_CONTRACT_H
 
 #include "../address.h"
+#include "../by_id.h"
 #include "../clock.h"
 #include "../element.h"
 #include "../hook.h"
@@ -92,7 +93,7 @@ static __always_inline void unchanging(struct change *c)
 static __always_inline __u32 server_id_at(__u32 first, __u32 position)
 {
 	__u32 slot = first + position;
-	__u32 *id = bpf_map_lookup_elem(&order, &slot);
+	__u32 *id = order_at(slot);
 
 	return id ? *id : NO_SERVER;
 }
@@ -102,7 +103,7 @@ static __always_inline __u32 server_id_at(__u32 first, __u32 position)
  * from nothing, through the server's fair share at the end of its slow start, and on. */
 static __always_inline __u64 ramp_part(__u32 id)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 	__u64 length, age, share = WHOLE_PART, now;
 	struct fair_sum *of;
 	__u32 service;
@@ -110,7 +111,7 @@ static __always_inline __u64 ramp_part(__u32 id)
 	if (!s || !s->ramp_since || !s->slow_start || s->weight <= 0)
 		return WHOLE_PART;
 	service = s->service;
-	of = bpf_map_lookup_elem(&fair_sums, &service);
+	of = fair_sum_of(service);
 	if (!of || !of->sum)
 		return WHOLE_PART;
 	if (of->fair == FAIR_WEIGHT)

@@ -23,7 +23,7 @@ struct deal {
 static long deal_bucket(__u32 i, struct deal *d)
 {
 	__u32 id = server_id_at(d->first, d->position);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 	__s32 want = 1;
 
 	if (i >= HASH_BUCKETS)
@@ -83,8 +83,8 @@ static __always_inline __u32 bucket_server(const struct pick *p, const struct bu
 					   __u32 index)
 {
 	__u32 id = candidate(p, table->server[index & (HASH_BUCKETS - 1)]);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_of(id);
+	struct load *l = load_of(id);
 
 	if (!s || !l || !serves(s, p->service) || !usable(s, l))
 		return NO_SERVER;

@@ -28,8 +28,8 @@ static __noinline __u32 lblc_pick(struct pick *p)
 	cached = bpf_map_lookup_elem(&localities, &key);
 	if (cached && now - cached->last_use < LOCALITY_EXPIRATION) {
 		__u32 id = candidate(p, cached->server);
-		struct server *s = bpf_map_lookup_elem(&servers, &id);
-		struct load *l = bpf_map_lookup_elem(&loads, &id);
+		struct server *s = server_far(id);
+		struct load *l = load_far(id);
 
 		if (!p->peek)
 			cached->last_use = now;

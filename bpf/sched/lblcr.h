@@ -38,8 +38,8 @@ static __always_inline __u32 set_member(struct set_search *search, __u32 i)
 static long set_min_visit(__u32 i, struct set_search *search)
 {
 	__u32 id = set_member(search, i);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_far(id);
+	struct load *l = load_far(id);
 
 	if (s && l && serves(s, search->best.pick->service) && usable(s, l))
 		least_offer(&search->best, id, wlc_cost(s->weight, l));
@@ -49,8 +49,8 @@ static long set_min_visit(__u32 i, struct set_search *search)
 static long set_max_visit(__u32 i, struct set_search *search)
 {
 	__u32 id = set_member(search, i);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_far(id);
+	struct load *l = load_far(id);
 	struct least *most = &search->best;
 	struct cost cost;
 
@@ -165,8 +165,8 @@ static __noinline __u32 lblcr_pick(struct pick *p)
 	    now - search.set->last_change > LOCALITY_EXPIRATION)
 		set_shrink(&search, now);
 	if (id != NO_SERVER) {
-		struct server *s = bpf_map_lookup_elem(&servers, &id);
-		struct load *l = bpf_map_lookup_elem(&loads, &id);
+		struct server *s = server_far(id);
+		struct load *l = load_far(id);
 
 		if (s && l && !locality_overloaded(p, s, l))
 			return id;

@@ -28,8 +28,8 @@ struct idle_search {
 static long idle_visit(__u32 i, struct idle_search *search)
 {
 	__u32 id = server_id_nth(search->pick, i);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_far(id);
+	struct load *l = load_far(id);
 
 	if (!s || !l || (__s64)l->active * 2 >= s->weight)
 		return 0;

@@ -77,8 +77,8 @@ static __always_inline __u32 mh_server(struct mh_search *search, __u32 hash, __u
 	id = search->table->server[hash];
 	*gap = id == NO_SERVER;
 	id = candidate(search->pick, id);
-	s = bpf_map_lookup_elem(&servers, &id);
-	l = bpf_map_lookup_elem(&loads, &id);
+	s = server_of(id);
+	l = load_of(id);
 	return s && l && serves(s, search->pick->service) && usable(s, l) ? id : NO_SERVER;
 }
 
@@ -159,9 +159,9 @@ struct mh_fill {
 /* Works out a server's permutation: where it begins, how far it steps. */
 static long mh_permute(__u32 position, struct mh_fill *fill)
 {
-	struct maglev_turn *t = bpf_map_lookup_elem(&maglev_turns, &position);
+	struct maglev_turn *t = maglev_turn_of(position);
 	__u32 id = server_id_at(fill->first, position);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 	__u32 value;
 
 	if (!t || !s || !fill->step)
@@ -179,7 +179,7 @@ static long mh_permute(__u32 position, struct mh_fill *fill)
  * server step on, a free one is filled. */
 static long mh_step(__u32 i, struct mh_fill *fill)
 {
-	struct maglev_turn *t = bpf_map_lookup_elem(&maglev_turns, &fill->position);
+	struct maglev_turn *t = maglev_turn_of(fill->position);
 	__u32 at, skip, try;
 
 	if (!t)

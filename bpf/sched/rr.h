@@ -54,7 +54,7 @@ static long rr_try(__u32 i, struct rr_walk *w)
 static __noinline __u32 rr_pick(struct pick *p)
 {
 	__u32 service = p->service;
-	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
+	struct service_state *state = service_state_of(service);
 	struct rr_walk w = { .state = state };
 
 	if (!state)
@@ -68,7 +68,7 @@ static __noinline __u32 rr_pick(struct pick *p)
 
 static __always_inline void rr_changed(struct change *c)
 {
-	struct service_state *state = bpf_map_lookup_elem(&service_states, &c->service.id);
+	struct service_state *state = service_state_of(c->service.id);
 	__u32 incarnation = c->service.incarnation, last;
 
 	if (!state)

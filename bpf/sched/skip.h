@@ -70,8 +70,8 @@ static __always_inline __u32 skip_server(struct skip *at, __u32 node)
  * walks it once. */
 __noinline int skip_takes(__u32 id, __s32 bar)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_of(id);
+	struct load *l = load_of(id);
 
 	return s && l && !overloaded(l) && s->weight >= bar;
 }

@@ -79,8 +79,8 @@ static __always_inline struct cost cost_by(enum scheduler rule, __s32 weight, co
 
 static __always_inline struct cost cost_of(enum scheduler rule, __u32 id)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_of(id);
+	struct load *l = load_of(id);
 
 	return s && l ? cost_by(rule, s->weight, l) : too_dear();
 }
@@ -88,7 +88,7 @@ static __always_inline struct cost cost_of(enum scheduler rule, __u32 id)
 /* Likewise, of a tree's server: one look-up for both. */
 static __always_inline struct cost tree_cost(enum scheduler rule, __u32 id)
 {
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct load *l = load_of(id);
 
 	return l ? cost_by(rule, l->weight, l) : too_dear();
 }
@@ -103,7 +103,7 @@ static __always_inline struct tree_pair *tree_pair(__u32 first, __u32 node)
 {
 	__u32 slot = first / 2 + node / 2;
 
-	return bpf_map_lookup_elem(&trees, &slot);
+	return tree_pair_at(slot);
 }
 
 static __always_inline __u64 *tree_node(__u32 first, __u32 node)
@@ -152,7 +152,7 @@ static __always_inline int tree_for(const struct pick *p, enum scheduler rule, s
 
 	if (p->peek || p->without != NO_SERVER)
 		return 0;
-	state = bpf_map_lookup_elem(&service_states, &service);
+	state = service_state_of(service);
 	return state && tree_of(state, t) && t->first == p->first && t->count == p->count &&
 	       t->rule == rule;
 }
@@ -319,15 +319,15 @@ static __always_inline void tree_update(struct service_state *state, __u32 id, s
 /* A server's connections have: to be called after each change of its load. */
 __noinline int load_changed(__u32 id)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_of(id);
+	struct load *l = load_of(id);
 	struct service_state *state;
 	__u32 service;
 
 	if (!s || !l || !(s->flags & SERVER_AVAILABLE))
 		return 0;
 	service = s->service;
-	state = bpf_map_lookup_elem(&service_states, &service);
+	state = service_state_of(service);
 	if (!state || !state->tree.tag)
 		return 0;
 	/* That is nothing to weights, but for a threshold. */
@@ -340,8 +340,8 @@ __noinline int load_changed(__u32 id)
 static long tree_place(__u32 position, struct climb *c)
 {
 	__u32 id = server_id_at(c->tree.first, position);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_of(id);
+	struct load *l = load_of(id);
 
 	if (!s || !l)
 		return 0;
@@ -375,7 +375,7 @@ static long tree_double(__u32 i, struct tree *t)
 static __always_inline void tree_drop(const struct service *svc)
 {
 	__u32 service = svc->id;
-	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
+	struct service_state *state = service_state_of(service);
 
 	if (state)
 		__sync_lock_test_and_set(&state->tree.tag, 0);
@@ -386,8 +386,8 @@ static __always_inline void tree_drop(const struct service *svc)
 static __noinline void tree_rebuild(const struct service *svc, enum scheduler rule)
 {
 	__u32 service = svc->id, zero = 0;
-	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
-	struct tree_pair *tags = bpf_map_lookup_elem(&trees, &zero);
+	struct service_state *state = service_state_of(service);
+	struct tree_pair *tags = tree_pair_at(zero);
 	struct climb c = {};
 
 	if (!state || !tags)
@@ -417,9 +417,9 @@ static __noinline void tree_rebuild(const struct service *svc, enum scheduler ru
 static __always_inline void tree_weight(const struct service *svc, __u32 position)
 {
 	__u32 service = svc->id, id = server_id_at(svc->first, position);
-	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct service_state *state = service_state_of(service);
+	struct server *s = server_of(id);
+	struct load *l = load_of(id);
 
 	if (!state || !s || !l)
 		return;

@@ -21,8 +21,8 @@ struct twos_sum {
 static long twos_weigh(__u32 i, struct twos_sum *sum)
 {
 	__u32 id = server_id_nth(sum->pick, i);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_of(id);
+	struct load *l = load_of(id);
 
 	/* The verifier gives up following how far a plain sum may go, and does
 	 * not try with an atomic one. */
@@ -42,8 +42,8 @@ struct twos_draw {
 static long twos_visit(__u32 i, struct twos_draw *draw)
 {
 	__u32 id = server_id_nth(draw->pick, i);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_of(id);
+	struct load *l = load_of(id);
 
 	if (!s || !l || !usable(s, l))
 		return 0;

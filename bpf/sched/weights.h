@@ -33,7 +33,7 @@ static __always_inline struct server *weights_server(const struct weights *w, __
 {
 	__u32 id = server_id_at(w->first, position);
 
-	return bpf_map_lookup_elem(&servers, &id);
+	return server_of(id);
 }
 
 static __always_inline void weigh(struct weights *w, __s32 weight)

@@ -81,7 +81,7 @@ static __always_inline void wrr_begin(struct wrr_walk *w)
 static __always_inline void wrr_sink(struct wrr_walk *w)
 {
 	__u32 id = skip_server(&w->at, 1), step = w->step, above;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct server *s = server_of(id);
 	__s32 enough = s && s->weight > w->step ? s->weight : w->step;
 
 	if (w->at.bar - w->step <= enough)
@@ -144,7 +144,7 @@ again:
 static __noinline __u32 wrr_pick(struct pick *p)
 {
 	__u32 service = p->service;
-	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
+	struct service_state *state = service_state_of(service);
 	struct wrr_walk w = { .state = state };
 
 	if (!state || !state->max_weight || !p->count)
@@ -190,7 +190,7 @@ static long wrr_weigh(__u32 position, struct wrr_change *w)
 
 static __noinline void wrr_changed(struct change *c)
 {
-	struct service_state *state = bpf_map_lookup_elem(&service_states, &c->service.id);
+	struct service_state *state = service_state_of(c->service.id);
 	struct wrr_change w = { .weights.first = c->service.first };
 
 	if (!state || c->event == CHANGE_DONE)

@@ -146,7 +146,21 @@ type LbClock struct {
 }
 
 type LbConfigTable struct {
-	_          structs.HostLayout
+	_        structs.HostLayout
+	Elements [0]struct {
+		_            structs.HostLayout
+		Server       LbServer
+		Load         LbLoad
+		Counters     LbCounters
+		Rates        LbRates
+		ServiceState LbServiceState
+		FairSum      LbFairSum
+		TreePair     LbTreePair
+		Crowd        LbCrowd
+		RampTurn     LbRampTurn
+		MaglevTurn   LbMaglevTurn
+		_            [4]byte
+	}
 	Settings   LbSettings
 	Secret     LbSecret
 	Quarantine LbQuarantine
@@ -366,6 +380,13 @@ const (
 	LbFailoverWordFAILOVER_WORDS  LbFailoverWord = 16
 )
 
+type LbFairSum struct {
+	_    structs.HostLayout
+	Sum  uint64
+	Fair uint32
+	Pad  uint32
+}
+
 type LbFlow struct {
 	_        structs.HostLayout
 	Src      LbAddress
@@ -527,6 +548,13 @@ type LbMaglev struct {
 	Server [4093]uint32
 }
 
+type LbMaglevTurn struct {
+	_     structs.HostLayout
+	Next  uint32
+	Skip  uint32
+	Turns uint32
+}
+
 type LbMarkKey struct {
 	_         structs.HostLayout
 	PrefixLen uint32
@@ -568,6 +596,14 @@ type LbQuarantine struct {
 	All      uint32
 	Extent   [256]LbExtent
 	Service  [256]uint32
+}
+
+type LbRampTurn struct {
+	_      structs.HostLayout
+	Seen   uint64
+	Since  uint64
+	Credit uint32
+	Part   uint32
 }
 
 type LbRates struct {

@@ -160,7 +160,7 @@ func (a *adopter) add(key, value []byte, templates bool) error {
 	if (r.Flow.Template != 0) != templates || r.Flags&connLeft == connDead {
 		return nil
 	}
-	if r.Flags&connLeft == connLeft { // its server counts it still, its template does not: it ends anew, at once
+	if r.Flags&connLeft == connLeft { // its template does not count it: it ends anew, at once
 		r.Flags &^= connLeft
 		r.Expires, r.Template = 0, uint8(bpfobj.LbTemplateKindTEMPLATE_NONE)
 		if templates {
@@ -203,9 +203,9 @@ func (a *adopter) flush() error {
 			full = true
 			continue
 		}
-		// Run again, it must neither be entered again if it is over by then, nor taken
-		// from its server's count again. That is still possible for what ends between
-		// a kill right here and the next run: imbang audit --repair corrects the counts.
+		// Run again, it must neither be entered again if it is over by then, nor its template
+		// lose it again. That is still possible for what ends between a kill right here and
+		// the next run: imbang audit --repair corrects the counts.
 		if err := a.from.Delete(a.keys[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return err
 		}

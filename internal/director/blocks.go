@@ -114,7 +114,7 @@ type blockReader struct {
 	here  bool   // it is there
 }
 
-func (d *Director) newBlockReader() (*blockReader, error) { return readerOf(&d.maps) }
+func (d *Director) newBlockReader() (*blockReader, error) { return readerOf(&d.maps.Tables) }
 
 func readerOf(maps *bpfobj.Tables) (*blockReader, error) {
 	r := &blockReader{maps: maps, at: ^uint32(0)}

@@ -131,7 +131,7 @@ func (r *connReader) refresh() (err error) {
 
 // entry yields one, if the filter accepts it.
 func (r *connReader) entry(c *entry) error {
-	if c.ofReplies() || c.Flags&connDead != 0 || lapsed(c, r.now) || c.Server >= r.d.maps.Servers.MaxEntries() || !r.filter.kind(c.Flow.Template != 0) {
+	if c.ofReplies() || c.Flags&connDead != 0 || lapsed(c, r.now) || c.Server >= r.d.mostServers() || !r.filter.kind(c.Flow.Template != 0) {
 		return nil
 	}
 	if int(c.Server) >= len(r.servers) { // it was added meanwhile

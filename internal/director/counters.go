@@ -15,7 +15,7 @@ import (
 
 // tally is what is counted of services or of servers, by id.
 type tally struct {
-	counters, zeros, births, rates *ebpf.Map
+	counters, zeros, births, rates *paged
 }
 
 func (d *Director) serviceTally() tally {
@@ -26,30 +26,28 @@ func (d *Director) serverTally() tally {
 	return tally{d.maps.ServerCounters, d.maps.ServerZeros, d.maps.ServerBirths, d.maps.ServerRates}
 }
 
-// counterBatch is how many counters one system call reads: each has as many
-// values as there are CPUs.
-const counterBatch = 4096
-
 // totals sums the counters of the first n ids over the CPUs.
 func (c tally) totals(n uint32) ([]bpfobj.LbCounters, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return nil, fmt.Errorf("read counters: %w", err)
 	}
-	sums := make([]bpfobj.LbCounters, 0, n)
-	size := min(n, counterBatch)
-	keys, perCPU := make([]uint32, size), make([]bpfobj.LbCounters, int(size)*cpus)
-	var cursor ebpf.MapBatchCursor
-	for uint32(len(sums)) < n {
-		got, err := c.counters.BatchLookup(&cursor, keys, perCPU, nil)
-		for i := range min(got, int(n)-len(sums)) {
-			sums = append(sums, sum(perCPU[i*cpus:(i+1)*cpus]))
+	sums := make([]bpfobj.LbCounters, n)
+	keys, perCPU := make([]uint32, pageIDs), make([]bpfobj.LbCounters, pageIDs*cpus)
+	for page := range c.counters.pages(n) {
+		m, err := c.counters.page(page)
+		if err == nil && m != nil {
+			var cursor ebpf.MapBatchCursor
+			_, err = m.BatchLookup(&cursor, keys, perCPU, nil)
 		}
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			break // that was the last batch
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // which says that it was the last batch
 			return nil, fmt.Errorf("read counters: %w", err)
+		}
+		if m == nil {
+			continue
+		}
+		for i := range min(pageIDs, n-page*pageIDs) {
+			sums[page*pageIDs+i] = sum(perCPU[int(i)*cpus:][:cpus])
 		}
 	}
 	return sums, nil
@@ -125,7 +123,7 @@ func (c tally) begin(ids []uint32) error { return c.rebase(ids, c.zeros, c.birth
 
 // rebase writes what ids counted so far as their base of some kind, the same to
 // each: totals since birth are never less than those since a zeroing.
-func (c tally) rebase(ids []uint32, bases ...*ebpf.Map) error {
+func (c tally) rebase(ids []uint32, bases ...*paged) error {
 	totals := make([]bpfobj.LbCounters, len(ids))
 	rates := make([]bpfobj.LbRates, len(ids))
 	if err := c.lookup(ids, totals); err != nil {
@@ -135,11 +133,11 @@ func (c tally) rebase(ids []uint32, bases ...*ebpf.Map) error {
 		rates[i].Last = now
 	}
 	for _, base := range bases {
-		if err := putAll("bases of counters", base, ids, totals); err != nil {
+		if err := putNumbered("bases of counters", base, ids, totals); err != nil {
 			return err
 		}
 	}
-	return putAll("zeros of rates", c.rates, ids, rates)
+	return putNumbered("zeros of rates", c.rates, ids, rates)
 }
 
 // lookup reads the totals of ids, of many with one pass over all up to the last.

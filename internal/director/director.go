@@ -64,7 +64,7 @@ func (s Sizes) check() error {
 // Director is an open handle on the director of one network namespace.
 type Director struct {
 	dir   string // of pins
-	maps  bpfobj.Tables
+	maps  tables
 	progs bpfobj.LbPrograms
 
 	lock     *os.File  // whose flock serialises edits
@@ -300,18 +300,24 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 			}
 		}
 	}
-	set(s.Services, "services", "service_states", "service_counters", "service_zeros", "service_births", "service_rates", "fair_sums", "crowds")
+	set(s.Services, "services")
 	for _, m := range memories {
 		if m.perService {
 			set(s.Services, m.name)
 		}
 	}
-	set(s.Servers, "servers", "loads", "server_counters", "server_zeros", "server_births", "server_rates", "maglev_turns", "ramp_turns",
-		"reply_owners", "reply_addresses")
+	set(s.Servers, "reply_owners", "reply_addresses")
 	// An extent of slots has up to twice the servers it holds, and a growing
 	// one is copied.
-	set(4*s.Servers, "order")
-	set(2*s.Servers, "trees") // a pair of nodes for two slots
+	set((4*s.Servers+pageSlots-1)/pageSlots, "order", "trees")
+	for _, p := range pagings {
+		switch p.by {
+		case byServiceID:
+			set(p.pages(s.Services), p.name)
+		case byServerID:
+			set(p.pages(s.Servers), p.name)
+		}
+	}
 }
 
 // checkSizes refuses sizes that the loaded director does not have.

@@ -258,14 +258,14 @@ func (d *Director) putServers(ids ...uint32) error {
 	if err := d.writing(); err != nil {
 		return err
 	}
-	return putAll("servers", d.maps.Servers, ids, values)
+	return putNumbered("servers", d.maps.Servers, ids, values)
 }
 
 func (d *Director) putServer(id uint32, s bpfobj.LbServer) error {
 	if err := d.writing(); err != nil {
 		return err
 	}
-	return putAll("servers", d.maps.Servers, []uint32{id}, []bpfobj.LbServer{s})
+	return putNumbered("servers", d.maps.Servers, []uint32{id}, []bpfobj.LbServer{s})
 }
 
 // putSlots writes ids of servers to slots of the order.
@@ -273,7 +273,7 @@ func (d *Director) putSlots(slots, ids []uint32) error {
 	if err := d.writing(); err != nil {
 		return err
 	}
-	return putAll("order of servers", d.maps.Order, slots, ids)
+	return putNumbered("order of servers", d.maps.Order, slots, ids)
 }
 
 // putAll writes many elements of a map in one system call.

@@ -28,7 +28,7 @@ func Resize(spec *ebpf.CollectionSpec, sizes Sizes) error {
 // Director. Programs that are missing limit what can be done with it: edits
 // require table_changed.
 func Unpinned(maps bpfobj.Tables, programs bpfobj.LbPrograms) *Director {
-	return &Director{maps: maps, progs: programs}
+	return &Director{maps: tablesOf(maps), progs: programs}
 }
 
 // Restart writes the settings of a new director and forgets what was known of
@@ -49,6 +49,20 @@ func (d *Director) Grow(connections uint32) error {
 		return err
 	}
 	return addPages(d.maps.BlockPages, d.maps.Pages, min(blocksFor(uint64(connections)), p.Bound), 0)
+}
+
+// ForgetNumbers makes the tables by id and by slot zero.
+func (d *Director) ForgetNumbers() error {
+	var errs []error
+	for i := range pagings {
+		errs = append(errs, pagings[i].zero((*pagings[i].of(&d.maps)).outer))
+	}
+	return errors.Join(errs...)
+}
+
+// Load is what the data plane counts of a server, by its id.
+func (d *Director) Load(id uint32) (l bpfobj.LbLoad, err error) {
+	return l, d.maps.Loads.Lookup(id, &l)
 }
 
 // EmptyConnections makes the connection table of an unpinned director as it was when it was made.

@@ -151,8 +151,10 @@ func (f *Failover) noteServers() error {
 		return fmt.Errorf("failover: %w", err)
 	}
 	defer servers.Close()
+	pages := &paged{paging: pagingOf("servers"), outer: servers}
+	defer pages.closePages()
 	wanted := map[bpfobj.LbAddress]bool{}
-	all, err := lookupAll[bpfobj.LbServer](servers, set.Servers)
+	all, err := lookupAll[bpfobj.LbServer](pages, set.Servers)
 	if err != nil {
 		return fmt.Errorf("failover: read the servers: %w", err)
 	}

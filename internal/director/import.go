@@ -209,7 +209,7 @@ func enterRecords(buffer *ebpf.Map, p *ebpf.Program, records []bpfobj.LbConnReco
 	if _, err := p.Run(&ebpf.RunOptions{Data: make([]byte, 14)}); err != nil {
 		return nil, err
 	}
-	return lookupAll[bpfobj.LbConnRecord](buffer, uint32(len(records)))
+	return lookupArray[bpfobj.LbConnRecord](buffer, uint32(len(records)))
 }
 
 // entryError is one of an entry, not of the director.

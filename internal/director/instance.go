@@ -267,6 +267,7 @@ func (d *Director) openObjects() error {
 	if failed != nil {
 		return failed
 	}
+	d.maps = tablesOf(d.maps.Tables)
 	progs := reflect.ValueOf(&d.progs).Elem()
 	for i := range progs.NumField() {
 		name := progs.Type().Field(i).Tag.Get("ebpf")

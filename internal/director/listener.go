@@ -167,7 +167,7 @@ func takenPlaces[T listenerElement](places *ebpf.Map) ([]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := lookupAll[T](places, places.MaxEntries())
+	all, err := lookupArray[T](places, places.MaxEntries())
 	if err != nil {
 		return nil, err
 	}

@@ -94,20 +94,20 @@ func (l lone) front(k model.ServiceKey, addr netip.AddrPort, order []uint32) (at
 	return at, i >= 0 && keyOf(at.server) == serverKey{key, place.Addr, place.Port}
 }
 
-// readSome reads elements of an array map: a few each by itself, many with one
-// pass over the map up to the last of them.
-func readSome[V any](m *ebpf.Map, at []uint32) ([]V, error) {
+// readSome reads elements of a table in pages: a few each by itself, many with one
+// pass over the table up to the last of them.
+func readSome[V any](p *paged, at []uint32) ([]V, error) {
 	const few = 64
 	values := make([]V, len(at))
 	if len(at) <= few {
 		for i, id := range at {
-			if err := m.Lookup(id, &values[i]); err != nil {
+			if err := p.Lookup(id, &values[i]); err != nil {
 				return nil, err
 			}
 		}
 		return values, nil
 	}
-	all, err := lookupAll[V](m, slices.Max(at)+1)
+	all, err := lookupAll[V](p, slices.Max(at)+1)
 	if err != nil {
 		return nil, err
 	}

@@ -185,7 +185,7 @@ func addPages(outer, pages *ebpf.Map, blocks, taken uint32) error {
 	for end := min((blocks+pageBlocks-1)/pageBlocks, spareFirst/pageBlocks); p.Made/pageBlocks < end; {
 		first := p.Made / pageBlocks
 		n := min(end-first, pagesAtOnce)
-		if err := putPages(outer, first, n); err != nil {
+		if err := putPages(outer, numbersFrom(first, n), newPage); err != nil {
 			return fmt.Errorf("add memory to the connection table: %w", err)
 		}
 		p.Made += n * pageBlocks
@@ -196,36 +196,45 @@ func addPages(outer, pages *ebpf.Map, blocks, taken uint32) error {
 	return nil
 }
 
-// putPages makes n pages, from a number on.
-func putPages(outer *ebpf.Map, first, n uint32) error {
+// numbersFrom is n numbers, from one on.
+func numbersFrom(first, n uint32) []uint32 {
+	numbers := make([]uint32, n)
+	for i := range numbers {
+		numbers[i] = first + uint32(i)
+	}
+	return numbers
+}
+
+// putPages makes pages of these numbers.
+func putPages(outer *ebpf.Map, numbers []uint32, newPage func() (*ebpf.Map, error)) error {
 	var made []*ebpf.Map
 	defer func() {
 		for _, m := range made {
 			m.Close()
 		}
 	}()
-	for range n {
+	for range numbers {
 		m, err := newPage()
 		if err != nil {
 			return err
 		}
 		made = append(made, m)
 	}
-	return setPages(outer, first, made)
+	return setPages(outer, numbers, made)
 }
 
-// setPages puts pages there, from a number on.
-func setPages(outer *ebpf.Map, first uint32, pages []*ebpf.Map) error {
-	keys, descriptors := make([]uint32, len(pages)), make([]uint32, len(pages))
+// setPages puts pages at these numbers.
+func setPages(outer *ebpf.Map, numbers []uint32, pages []*ebpf.Map) error {
+	descriptors := make([]uint32, len(pages))
 	for i, m := range pages {
-		keys[i], descriptors[i] = first+uint32(i), uint32(m.FD())
+		descriptors[i] = uint32(m.FD())
 	}
-	_, err := outer.BatchUpdate(keys, descriptors, nil)
+	_, err := outer.BatchUpdate(numbers, descriptors, nil)
 	if !errors.Is(err, ebpf.ErrNotSupported) {
 		return err
 	}
 	for i, m := range pages {
-		if err := outer.Put(keys[i], m); err != nil {
+		if err := outer.Put(numbers[i], m); err != nil {
 			return err
 		}
 	}
@@ -391,7 +400,7 @@ func (d *Director) replacePages(p *bpfobj.LbPageTable, first, end uint32) error 
 	defer none.Close()
 	for end > first {
 		n := min(end-first, pagesAtOnce)
-		if err := setPages(d.maps.BlockPages, end-n, slices.Repeat([]*ebpf.Map{none}, int(n))); err != nil {
+		if err := setPages(d.maps.BlockPages, numbersFrom(end-n, n), slices.Repeat([]*ebpf.Map{none}, int(n))); err != nil {
 			return err
 		}
 		end -= n

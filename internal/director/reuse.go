@@ -211,7 +211,11 @@ func (p *DataPlane) restore() error {
 		if bpfobj.TableName(name) == "" || connectionTables[bpfobj.TableName(name)] || programTables[name] && (name != xdpStages || p.kind.xdp) {
 			continue
 		}
-		if err := clearMap(m); err != nil {
+		clearTable := clearMap
+		if pages := pagingOf(name); pages != nil {
+			clearTable = pages.zero
+		}
+		if err := clearTable(m); err != nil {
 			return err
 		}
 	}

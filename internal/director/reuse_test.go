@@ -17,7 +17,7 @@ import (
 )
 
 // contents are the elements of all tables of a data plane but zero ones of arrays,
-// by "table key". Pages of the connection table may stay, if they are empty.
+// by "table key". Pages may stay, if they are empty.
 func contents(t *testing.T, p *DataPlane) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -41,12 +41,12 @@ func contents(t *testing.T, p *DataPlane) map[string]string {
 				t.Fatal(name, err)
 			} else if raw == nil {
 				continue // of a map of maps or of programs
-			} else if name == "block_pages" {
+			} else if name == "block_pages" || pagingOf(name) != nil {
 				value = pageContents(t, m, key)
 			} else if m.Type() != ebpf.ProgramArray && m.Type() != ebpf.ArrayOfMaps {
 				value = hex.EncodeToString(raw)
 			}
-			isArray := m.Type() == ebpf.Array || m.Type() == ebpf.PerCPUArray || name == "block_pages"
+			isArray := m.Type() == ebpf.Array || m.Type() == ebpf.PerCPUArray || name == "block_pages" || pagingOf(name) != nil
 			if isArray && strings.Trim(value, "0") == "" {
 				continue
 			}
@@ -59,7 +59,7 @@ func contents(t *testing.T, p *DataPlane) map[string]string {
 	return all
 }
 
-// pageContents are the blocks of a page.
+// pageContents are the elements of a page.
 func pageContents(t *testing.T, m *ebpf.Map, key []byte) (value string) {
 	t.Helper()
 	var page *ebpf.Map
@@ -68,11 +68,19 @@ func pageContents(t *testing.T, m *ebpf.Map, key []byte) (value string) {
 	}
 	defer page.Close()
 	for i := range page.MaxEntries() {
-		block, err := page.LookupBytes(i)
+		each := make([][]byte, 1)
+		var err error
+		if page.Type() == ebpf.PerCPUArray {
+			err = page.Lookup(i, &each)
+		} else {
+			each[0], err = page.LookupBytes(i)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		value += hex.EncodeToString(block)
+		for _, one := range each {
+			value += hex.EncodeToString(one)
+		}
 	}
 	return value
 }

@@ -256,6 +256,12 @@ func (d *Director) relist(key bpfobj.LbServiceKey, svc *bpfobj.LbService, order 
 	if next.First, err = d.takeSlots(next.Capacity); err != nil {
 		return err
 	}
+	if err := d.writing(); err != nil {
+		return err
+	}
+	if err := d.addPages(nil, nil, []extent{placeOf(&next)}); err != nil {
+		return err
+	}
 	slots := make([]uint32, len(order))
 	for i := range slots {
 		slots[i] = next.First + uint32(i)
@@ -289,7 +295,7 @@ const lookAgain = time.Second
 // retired ones are used up when they outnumber the living.
 func (d *Director) freeServerID() (uint32, error) {
 	t := d.table
-	limit := d.maps.Servers.MaxEntries()
+	limit := d.mostServers()
 	room := uint32(len(t.servers)) < limit
 	if !room || len(t.servers)-t.live > t.live+64 {
 		if id, found, err := d.retiredServerID(!room); found || err != nil {

@@ -85,6 +85,9 @@ func (d *Director) commit() error {
 		return nil
 	}
 	d.staged = staged{}
+	if err := d.commitPages(&s); err != nil {
+		return err
+	}
 	if err := d.commitServers(&s); err != nil {
 		return err
 	}
@@ -100,6 +103,20 @@ func (d *Director) commit() error {
 		}
 	}
 	return nil
+}
+
+// commitPages makes room in the kernel's tables.
+func (d *Director) commitPages(s *staged) error {
+	if err := d.writing(); err != nil {
+		return err
+	}
+	var services []uint32
+	var lists []extent
+	for _, one := range s.inOrder {
+		services = append(services, one.svc.Id)
+		lists = append(lists, placeOf(one.svc))
+	}
+	return d.addPages(services, s.servers, lists)
 }
 
 func (d *Director) commitServers(s *staged) error {

@@ -119,10 +119,13 @@ func (d *Director) capacity() (Sizes, error) {
 	p, err := pagesOf(d.maps.Pages)
 	return Sizes{
 		Services:    d.maps.Services.MaxEntries(),
-		Servers:     d.maps.Servers.MaxEntries(),
+		Servers:     d.mostServers(),
 		Connections: roomFor(p.Bound),
 	}, err
 }
+
+// mostServers is how many servers there may be: each may own the replies of its address and port.
+func (d *Director) mostServers() uint32 { return d.maps.ReplyOwners.MaxEntries() }
 
 // connections adds up those of the first n servers.
 func (d *Director) connections(n int) (sum uint64, err error) {

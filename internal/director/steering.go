@@ -22,8 +22,9 @@ import (
 // neither the lock nor the table for a connection, and many may use it at once. It has
 // descriptors of its own, and outlives the handle that it was taken from.
 type Steering struct {
-	config, flows, servers *ebpf.Map
-	lock, identity         string // the lock's file, and whose it is; empty: there is none
+	config, flows  *ebpf.Map
+	servers        *paged
+	lock, identity string // the lock's file, and whose it is; empty: there is none
 
 	mu   sync.Mutex
 	ids  map[serverKey]uint32
@@ -64,10 +65,13 @@ func (d *Director) Steering() (*Steering, error) {
 	s := &Steering{}
 	// A Steering without users closes them when its memory is freed: until then checks
 	// under way may use it.
-	for to, from := range map[**ebpf.Map]*ebpf.Map{&s.config: d.maps.Config, &s.flows: d.maps.CheckFlows, &s.servers: d.maps.Servers} {
+	for to, from := range map[**ebpf.Map]*ebpf.Map{&s.config: d.maps.Config, &s.flows: d.maps.CheckFlows} {
 		if *to, err = from.Clone(); err != nil {
 			return nil, err
 		}
+	}
+	if s.servers, err = d.maps.Servers.clone(); err != nil {
+		return nil, err
 	}
 	if d.lock != nil {
 		s.lock = d.lock.Name()

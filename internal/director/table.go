@@ -173,8 +173,8 @@ func hashAll[K, V any](m *ebpf.Map, n uint32) (keys []K, values []V, err error) 
 	}
 }
 
-// lookupAll reads the first n values of an array map.
-func lookupAll[V any](m *ebpf.Map, n uint32) ([]V, error) {
+// lookupArray reads the first n values of an array map.
+func lookupArray[V any](m *ebpf.Map, n uint32) ([]V, error) {
 	keys, values := make([]uint32, n), make([]V, n)
 	var cursor ebpf.MapBatchCursor
 	for read := 0; read < int(n); {

@@ -126,7 +126,7 @@ func (d *Director) countTellers() error {
 		if err != nil {
 			return err
 		}
-		all, err := lookupAll[bpfobj.LbFollower](d.maps.Followers, d.maps.Followers.MaxEntries())
+		all, err := lookupArray[bpfobj.LbFollower](d.maps.Followers, d.maps.Followers.MaxEntries())
 		if err != nil {
 			return fmt.Errorf("read the followers: %w", err)
 		}

@@ -26,8 +26,8 @@ import (
 //  2. One word hands over (bpf/upgrade.h): from then on every packet is the new
 //     build's, on all devices. The command waits until no program of the earlier
 //     build runs any more.
-//  3. The new build's timers start where the earlier ones ended; connections are
-//     adopted if their table has another layout.
+//  3. What was counted goes on; the new build's timers start where the earlier ones
+//     ended; connections are adopted if their table has another layout.
 //  4. Attachments get the new programs, one by one: those that have them not yet
 //     hand over.
 //  5. The two directories of pins are exchanged by one rename, and the earlier
@@ -204,6 +204,7 @@ func (u *upgrade) finish() error {
 	}{
 		{"hand over", u.handOver},
 		{"wait for packets under way", u.settle},
+		{"carry what was counted", u.carry},
 		{"start the timers", u.startTimers},
 		{"adopt the connections", u.adopt},
 		{"replace the programs on devices", u.relink},
@@ -224,13 +225,15 @@ func (u *upgrade) load() error {
 	for _, m := range u.result.Plan.Maps {
 		want, have := u.spec.Maps[bpfobj.MapName(m.Name)], u.cur.origin(m.Name)
 		if like := u.cur.maps[sizesOf[m.Name]]; want != nil && have == nil && like != nil {
-			want.MaxEntries = like.MaxEntries()
+			resizeTo(want, m.Name, sizeOf(sizesOf[m.Name], like))
 		}
 		if want == nil || have == nil || policies[m.Name] == own && m.Name != configTable {
 			continue
 		}
 		if want.Type == have.Type() && (m.Name != reasonsMap || m.Disposition == Kept) {
 			want.MaxEntries, want.Flags = have.MaxEntries(), have.Flags()
+		} else if pagingOf(m.Name) != nil {
+			resizeTo(want, m.Name, sizeOf(m.Name, have))
 		}
 		if m.Disposition == Kept {
 			want.Contents = nil
@@ -337,7 +340,7 @@ func (u *upgrade) copyTables() error {
 		return err
 	}
 	for _, m := range u.result.Plan.Maps {
-		if m.Disposition != Converted {
+		if m.Disposition != Converted || pagingOf(m.Name) != nil {
 			continue
 		}
 		copyTable := u.copyMap
@@ -348,7 +351,7 @@ func (u *upgrade) copyTables() error {
 			return fmt.Errorf("map %s: %w", m.Name, err)
 		}
 	}
-	return nil
+	return u.copyPages()
 }
 
 // copySettings begins with what a new director has, for settings that are new.
@@ -393,7 +396,7 @@ func (u *upgrade) copyElements(table string) (*element, error) {
 // copyMap converts every element of a map.
 func (u *upgrade) copyMap(table string) error {
 	from, to := u.cur.origin(table), u.next.maps[table]
-	keys, values, err := layoutsOf(from, u.spec.Maps[bpfobj.MapName(table)])
+	keys, values, err := u.cur.layoutsOf(from, u.spec.Maps[bpfobj.MapName(table)])
 	if err != nil {
 		return err
 	}

@@ -91,6 +91,7 @@ func (r *rig) former() {
 			}
 			return config.put()
 		},
+		func() error { return r.copyFromPages(u) },
 		func() error { return u.pin(u.nextDir()) },
 		func() error { return os.Remove(own(ABI)) },
 		func() error { return os.Mkdir(own(formerABI), 0o700) },
@@ -109,6 +110,46 @@ func (r *rig) former() {
 	r.must(r.maps.ConnRecords.Close())
 	r.maps.ConnRecords = f.maps["conn_records"]
 	delete(f.maps, "conn_records")
+}
+
+// copyFromPages copies tables in pages to the former build's, which has them in one array each.
+func (r *rig) copyFromPages(u *upgrade) error {
+	n, err := u.inUse()
+	if err != nil {
+		return err
+	}
+	if _, n.lists, err = hashAll[bpfobj.LbServiceKey, bpfobj.LbService](r.maps.Services, hashBatch); err != nil {
+		return err
+	}
+	for i := range pagings {
+		p := &pagings[i]
+		if p.kind == ebpf.PerCPUArray || p.name == "trees" {
+			continue
+		}
+		_, value, err := u.cur.layoutsOf(u.cur.maps[p.name], u.spec.Maps[p.name])
+		if err != nil {
+			return err
+		}
+		c, err := value.converter()
+		if err != nil {
+			return err
+		}
+		from := numberedOf(p.name, u.cur.maps[p.name])
+		defer from.close()
+		err = n.each(p.by, func(number uint32) error {
+			old, err := from.bytes(number)
+			if err != nil {
+				return err
+			}
+			is := make([]byte, value.to.Size)
+			c.Convert(is, old)
+			return u.next.maps[p.name].Put(number, is)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // former likewise, of its rig.

@@ -89,7 +89,7 @@ func TestOtherLayoutAdvisesUpgrade(t *testing.T) {
 // before any of its steps.
 func TestUpgradeOfLayout(t *testing.T) {
 	t.Parallel()
-	for _, step := range []string{"", "hand over", "wait for packets under way", "start the timers", "adopt the connections", "adopt a batch", "replace the programs on devices"} {
+	for _, step := range []string{"", "hand over", "wait for packets under way", "carry what was counted", "start the timers", "adopt the connections", "adopt a batch", "replace the programs on devices"} {
 		t.Run("killed before "+step, func(t *testing.T) {
 			r := newRig(t, small)
 			r.must(r.attach(clientDev, serverDev, HookAuto))

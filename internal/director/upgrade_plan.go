@@ -176,7 +176,7 @@ func planMap(name string, cur *pinnedBuild, want *ebpf.MapSpec) (MapPlan, error)
 	if have == nil || known && rule == own {
 		return m, nil
 	}
-	key, value, err := layoutsOf(have, want)
+	key, value, err := cur.layoutsOf(have, want)
 	if err != nil {
 		return m, fmt.Errorf("map %s: %w", name, err)
 	}
@@ -186,6 +186,14 @@ func planMap(name string, cur *pinnedBuild, want *ebpf.MapSpec) (MapPlan, error)
 	if name == reasonsMap && have.MaxEntries() < want.MaxEntries {
 		m.Differences = append(m.Differences, "reasons were added: all count from 0 again")
 		return m, nil
+	}
+	if pagingOf(name) != nil {
+		if have.Type() != want.Type {
+			return planPages(m, rule, value)
+		}
+		if err := checkPages(have, want); err != nil {
+			return m, fmt.Errorf("map %s: %w", name, err)
+		}
 	}
 	m.Differences = slices.Concat(m.Differences, typeDifferences(have, want), key.differences(), value.differences())
 	if len(m.Differences) == 0 {
@@ -241,7 +249,26 @@ func (c change) converter() (*layout.Converter, error) {
 	return layout.NewConverterWith(c.from, c.to, c.origins)
 }
 
-func layoutsOf(have *ebpf.Map, want *ebpf.MapSpec) (key, value change, err error) {
+// layoutsOf are those of a map of the build. Pages have no types of their own: the table config has
+// those of their elements.
+func (g *pinnedBuild) layoutsOf(have *ebpf.Map, want *ebpf.MapSpec) (key, value change, err error) {
+	if pagingOf(want.Name) != nil {
+		types, size := g.maps[configTable], uint32(0)
+		if have.Type() != ebpf.ArrayOfMaps {
+			types, size = have, have.ValueSize()
+		}
+		element := want.Value
+		if want.InnerMap != nil {
+			element = want.InnerMap.Value
+		}
+		known, err := typesOf(types)
+		if err != nil {
+			return key, value, err
+		}
+		value, err = changeOf(known, size, element)
+		value.origins = fieldOrigins[want.Name]
+		return key, value, err
+	}
 	if want.Key == nil || want.Value == nil { // maps of programs and of maps, ring buffers
 		return key, value, nil
 	}
@@ -259,7 +286,8 @@ func layoutsOf(have *ebpf.Map, want *ebpf.MapSpec) (key, value change, err error
 	return key, value, err
 }
 
-// changeOf finds the earlier layout of a type by its name; an integer has none.
+// changeOf finds the earlier layout of a type by its name, and its size if that is not 0; an integer
+// has none.
 func changeOf(types *btf.Spec, size uint32, want btf.Type) (c change, err error) {
 	if c.to, err = layout.Of(want); err != nil {
 		return c, err
@@ -267,7 +295,7 @@ func changeOf(types *btf.Spec, size uint32, want btf.Type) (c change, err error)
 	switch btf.UnderlyingType(want).(type) {
 	case *btf.Struct, *btf.Union, *btf.Datasec:
 	default:
-		if c.to.Size != size {
+		if size != 0 && c.to.Size != size {
 			return c, fmt.Errorf("%d bytes instead of %d", c.to.Size, size)
 		}
 		c.from = c.to
@@ -279,7 +307,7 @@ func changeOf(types *btf.Spec, size uint32, want btf.Type) (c change, err error)
 		return c, fmt.Errorf("the earlier type of %s: %w", want.TypeName(), err)
 	}
 	for _, was := range all {
-		if c.from, err = layout.Of(was); err == nil && c.from.Size == size {
+		if c.from, err = layout.Of(was); err == nil && (size == 0 || c.from.Size == size) {
 			return c, nil
 		}
 	}

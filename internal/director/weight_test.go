@@ -86,10 +86,14 @@ func TestWeightTouchesNothingElse(t *testing.T) {
 		m := &r.maps
 		all := map[string]map[string]string{}
 		for name, m := range map[string]*ebpf.Map{
-			"services": m.Services, "order": m.Order, "owners": m.ReplyOwners, "outbound": m.Outbound,
-			"service zeros": m.ServiceZeros, "server zeros": m.ServerZeros, "service births": m.ServiceBirths, "server births": m.ServerBirths,
+			"services": m.Services, "owners": m.ReplyOwners, "outbound": m.Outbound,
 		} {
 			all[name] = r.all(m)
+		}
+		for _, p := range []*paged{m.Order, m.ServiceZeros, m.ServerZeros, m.ServiceBirths, m.ServerBirths} {
+			page, err := p.page(0)
+			r.must(err)
+			all[p.name] = r.all(page)
 		}
 		all["conns"] = map[string]string{}
 		for _, e := range append(r.inTable(0), r.replies()...) {

@@ -121,7 +121,11 @@ func filesPage() Page {
 	var rows [][]string
 	for _, name := range slices.Sorted(maps.Keys(bpfMaps)) { // a test compares them with the object's
 		m := spec.Maps[bpfobj.MapName(name)]
-		rows = append(rows, []string{code(name), bpfMaps[name].contents, bpfMaps[name].writer, fmt.Sprint(m.Type), strconv.FormatUint(uint64(m.MaxEntries), 10), upgradeOf[policies[name]]})
+		kind, entries := fmt.Sprint(m.Type), uint64(m.MaxEntries)
+		if page := m.InnerMap; page != nil && page.Value != nil && page.MaxEntries > 1 {
+			kind, entries = "pages: "+fmt.Sprint(page.Type), entries*uint64(page.MaxEntries)
+		}
+		rows = append(rows, []string{code(name), bpfMaps[name].contents, bpfMaps[name].writer, kind, strconv.FormatUint(entries, 10), upgradeOf[policies[name]]})
 	}
 	text += mapsText + table([]string{"map", "contents", "written by", "type", "entries", "upgrade"}, rows) + programsText
 	rows = nil
@@ -193,11 +197,11 @@ func filesOfLab() string {
 const mapsText = `## BPF maps
 
 Programs write while packets pass; commands write under the director's lock. Sizes are the defaults; ` + "`imbang attach`" + ` has flags for
-those of connections, services and servers.
+those of connections, services and servers. Maps in pages are arrays of maps: a page is made when it is needed.
 
 | upgrade | meaning |
 | --- | --- |
-| kept | both builds use the map. A build with another layout is refused |
+| kept | both builds use the map. A build with another layout is refused; from ABI 1 or 2, maps that are in pages now are copied, and totals go on |
 | kept or converted | if the layout differs, the contents are copied field by field |
 | kept or adopted | kept; if the earlier build has its connections in other maps (ABI 1 or 2), they are entered again, one by one. A build with another layout is refused |
 | kept or renewed | a cache or working memory: if the layout differs, it begins empty |

@@ -3,12 +3,10 @@
 package testrun
 
 import (
-	"encoding/binary"
 	"fmt"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/bpfobj/lbtest"
@@ -27,7 +25,6 @@ type Virtual struct {
 	maps     bpfobj.Tables
 	progs    bpfobj.LbPrograms
 	controls *lbtest.Controls
-	loads    *ebpf.Memory // of servers, by id
 	turn     *ebpf.Program
 	clocks   *ebpf.Program // makes the first buckets
 	sizes    director.Sizes
@@ -60,7 +57,6 @@ func NewVirtual(sizes director.Sizes, clientDevice, serverDevice int) (*Virtual,
 	if err := director.Resize(spec, sizes); err != nil {
 		return nil, err
 	}
-	spec.Maps["loads"].Flags |= unix.BPF_F_MMAPABLE
 	v := &Virtual{sizes: sizes}
 	if err := v.load(spec); err != nil {
 		v.Close()
@@ -83,13 +79,8 @@ func (v *Virtual) load(spec *ebpf.CollectionSpec) (err error) {
 	v.progs = bpfobj.LbPrograms{LbClient: objs.Client, LbServer: objs.Server, TableChanged: objs.Changed}
 	v.d = director.Unpinned(v.maps, v.progs)
 	defer objs.Controls.Close()
-	if v.controls, err = lbtest.NewControls(objs.Controls); err != nil {
-		return err
-	}
-	if v.loads, err = v.maps.Loads.Memory(); err != nil {
-		return fmt.Errorf("map the servers' loads: %w", err)
-	}
-	return nil
+	v.controls, err = lbtest.NewControls(objs.Controls)
+	return err
 }
 
 // Close frees the programs and tables.
@@ -148,11 +139,11 @@ func (v *Virtual) Mark(r director.MarkRule) error { return v.d.Mark(r) }
 
 // Load is how many connections the data plane counts of the i-th server.
 func (v *Virtual) Load(i int) (active, inactive uint32, err error) {
-	var b [8]byte
-	if _, err := v.loads.ReadAt(b[:], int64(i)*int64(binary.Size(bpfobj.LbLoad{}))); err != nil {
+	l, err := v.d.Load(uint32(i))
+	if err != nil {
 		return 0, 0, fmt.Errorf("read the load of server %d: %w", i, err)
 	}
-	return binary.NativeEndian.Uint32(b[:4]), binary.NativeEndian.Uint32(b[4:]), nil
+	return l.Active, l.Inactive, nil
 }
 
 // Reasons counts what was not forwarded, by verdict and reason.

@@ -17,7 +17,7 @@ const tableClock = uint32(0)
 
 // Reset makes a Virtual as it was when it was new, but for another seed: to
 // load the programs anew takes a second, which is more than a short simulation
-// does. Counters alone go on.
+// does. The counts of reasons alone go on.
 func (v *Virtual) Reset(seed uint64) error {
 	m := &v.maps
 	err := errors.Join(
@@ -26,9 +26,7 @@ func (v *Virtual) Reset(seed uint64) error {
 		clearHash[bpfobj.LbServiceKey, bpfobj.LbService](m.Services),
 		director.ForgetSchedulers(&m.LbMaps),
 		clearHash[bpfobj.LbAddress, bpfobj.LbAllowance](m.Allowances),
-		clearArray[bpfobj.LbServer](m.Servers),
-		clearArray[bpfobj.LbLoad](m.Loads),
-		clearArray[bpfobj.LbServiceState](m.ServiceStates),
+		v.d.ForgetNumbers(),
 		m.Clocks.Put(tableClock, make([]byte, m.Clocks.ValueSize())),
 	)
 	if err != nil {
@@ -66,18 +64,6 @@ func clearHash[K, V any](m *ebpf.Map) error {
 		_, err = m.BatchDelete(keys, nil)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", m, err)
-	}
-	return nil
-}
-
-// clearArray makes all elements zero.
-func clearArray[V any](m *ebpf.Map) error {
-	keys := make([]uint32, m.MaxEntries())
-	for i := range keys {
-		keys[i] = uint32(i)
-	}
-	if _, err := m.BatchUpdate(keys, make([]V, len(keys)), nil); err != nil {
 		return fmt.Errorf("%s: %w", m, err)
 	}
 	return nil
