@@ -103,6 +103,14 @@ static __always_inline int opens_connection(const struct packet *p)
 	return p->flow.protocol == IPPROTO_TCP && p->tcp_bits & TCP_BIT_SYN;
 }
 
+/* Whether a packet begins something, and so is no reply. */
+static __always_inline int begins(const struct packet *p)
+{
+	if (p->flow.protocol == IPPROTO_TCP)
+		return (p->tcp_bits & (TCP_BIT_SYN | TCP_BIT_ACK)) == TCP_BIT_SYN;
+	return p->flow.protocol == IPPROTO_SCTP && p->chunk == CHUNK_INIT;
+}
+
 /* May a packet open a connection? A SYN with ACK may be one of an active FTP
  * server (tcp_conn_schedule). */
 static __always_inline int may_open(const struct packet *p, const struct settings *set)

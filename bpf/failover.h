@@ -86,14 +86,6 @@ static __always_inline int failover_works(void)
 /* failover_later's: what becomes of the packet is decided once it has an skb. */
 #define LEFT (-11)
 
-/* Whether a packet begins something, and so is no reply. */
-static __always_inline int begins(const struct packet *p)
-{
-	if (p->flow.protocol == IPPROTO_TCP)
-		return (p->tcp_bits & (TCP_BIT_SYN | TCP_BIT_ACK)) == TCP_BIT_SYN;
-	return p->flow.protocol == IPPROTO_SCTP && p->chunk == CHUNK_INIT;
-}
-
 /* Whether a packet is a server's that may be a reply: of the address and port of one, or of
  * the address alone of one that replies from others, too. */
 static __always_inline int of_a_server(const struct packet *p)

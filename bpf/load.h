@@ -10,9 +10,12 @@
 #include "maps.h"
 #include "sched.h"
 
-/* Notes whether a server has reached its upper threshold. */
+/* Notes whether a server has reached its upper threshold. While an upgrade still counts
+ * connections, a server that had is not judged by those which are counted already. */
 static __always_inline void load_overloaded(struct load *l, int now)
 {
+	if (!now && get_settings()->adopting)
+		return;
 	if (now && !overloaded(l))
 		__sync_fetch_and_or(&l->overloaded, LOAD_OVERLOADED);
 	if (!now && overloaded(l))

@@ -55,6 +55,8 @@ static __noinline int repair_remove(const struct repair *r)
 
 	if (!c || c->index != r->number)
 		return REPAIR_CHANGED;
+	if (r->flow.template == FLOW_REPLIES && (entry_expires(c) ^ r->expires) & INCARNATION)
+		return REPAIR_CHANGED;
 	if (conn_lives(c) && !conn_kill(&r->flow, &seen, 0))
 		return REPAIR_CHANGED;
 	replies_forget(&seen); /* it is dead, and removed by nothing else */
@@ -196,7 +198,7 @@ static __noinline int repair_replies(const struct repair *r)
 	if (rc >= 0)
 		return REPAIR_DONE;
 	room_give(line);
-	if (rc != -EEXIST)
+	if (rc != -EEXIST || seen.flags & CONN_HAIRPIN)
 		return REPAIR_FAILED;
 	replies_lost(conn_name(seen.index, seen.expires));
 	return REPAIR_DONE;

@@ -320,7 +320,7 @@ static __always_inline void replies_drop(struct conn *r, __u32 bucket)
 }
 
 /* Replies of a flow are those of a connection without an entry now: another's, older one is in the
- * way. */
+ * way. 0, or -EBUSY if it stays there. */
 __noinline int replies_clear(const struct flow *replies)
 {
 	__u32 hash, claim;
@@ -330,8 +330,8 @@ __noinline int replies_clear(const struct flow *replies)
 	if (!replies || !state.listed || !entry_search(replies, &hash))
 		return 0;
 	r = conn_claim(replies, &claim);
-	if (!r)
-		return 0;
+	if (!r) /* it is gone, or could not be claimed */
+		return entry_search(replies, &hash) ? -EBUSY : 0;
 	lost = conn_name(r->of, r->incarnation);
 	replies_drop(r, claim);
 	return replies_lost(lost);

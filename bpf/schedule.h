@@ -245,8 +245,12 @@ static __always_inline int conn_or_hairpin(struct __sk_buff *skb, struct packet 
 {
 	struct server *s = server_of(id);
 
-	if (set->hairpin && s && !one_packet(p, svc) && hairpin_wanted(skb, p, s))
+	if (set->hairpin && s && !one_packet(p, svc) && hairpin_wanted(skb, p, s)) {
+		/* It might get a port of one that is still to be adopted. */
+		if (set->adopting)
+			return drop(p, REASON_DROP_UPGRADE);
 		p->hairpin = HAIRPIN;
+	}
 	if (set->syncing && svc->template && one_packet(p, svc))
 		one_packet_told(p, svc, id);
 	return conn_open(p, svc, id);

@@ -36,17 +36,18 @@ static long sender_look(__u32 id, struct sender_search *s)
 {
 	struct server *server = server_of(id);
 
-	s->found = server && address_equal(&server->addr, &s->addr);
+	s->found =
+		server && replies_return(server->forward) && address_equal(&server->addr, &s->addr);
 	return s->found;
 }
 
-/* Whether a packet is of a server whose connections may have had entries of their replies: the
- * earlier build has those. */
-static __noinline int sent_by_server(const struct flow *flow)
+/* Whether a packet may be the reply of a server whose connections had entries of their replies: the
+ * earlier build has those. Only for packets to no service, as it looks at all servers. */
+static __noinline int sent_by_server(const struct packet *p)
 {
-	struct sender_search s = { .addr = flow->src };
+	struct sender_search s = { .addr = p->flow.src };
 
-	if (state.listed)
+	if (state.listed && !begins(p))
 		bpf_loop(get_settings()->servers, sender_look, &s, 0);
 	return s.found;
 }
@@ -61,11 +62,11 @@ __noinline int awaits_adoption(const struct packet *p)
 
 	if (!p || !set->adopting || p->peek)
 		return 0;
-	if (reply_owner_of(&p->flow) || sent_by_server(&p->flow))
+	if (reply_owner_of(&p->flow))
 		return 1;
 	switch (service_wanted(p, set, &svc)) {
 	case SERVICE_NONE:
-		return 0;
+		return sent_by_server(p);
 	case SERVICE_CHANGED:
 		return 1;
 	case SERVICE_FOUND:

@@ -28,6 +28,7 @@ func (u *upgrade) adopt() error {
 	if err != nil {
 		return err
 	}
+	defer table.maps.closePages()
 	if err := u.makeRoom(table, set); err != nil {
 		return err
 	}
@@ -43,14 +44,35 @@ func (u *upgrade) adopt() error {
 			u.result.Adopted += a.done
 		}
 	}
-	return errors.Join(set.set(adoptingSetting, false), set.put())
+	if err := errors.Join(set.set(adoptingSetting, false), set.put()); err != nil {
+		return err
+	}
+	return u.judgeThresholds(table)
 }
 
-// newTable is the memory of the new build's connection table: of a Director, what adds pages.
+// judgeThresholds judges whether servers have reached their upper thresholds: those that had are not
+// judged before all connections are counted.
+func (u *upgrade) judgeThresholds(table *Director) error {
+	n, err := u.inUse()
+	if err != nil {
+		return err
+	}
+	table.progs.RepairTable = u.next.progs["repair_table"]
+	servers, err := lookupAll[bpfobj.LbServer](table.maps.Servers, n.servers)
+	for id, s := range servers {
+		if err == nil && s.Upper != 0 {
+			_, err = table.runRepair(&bpfobj.LbRepair{Kind: bpfobj.LbRepairKindREPAIR_COUNTS, Server: uint32(id)})
+		}
+	}
+	return err
+}
+
+// newTable is the memory of the new build's connection table: of a Director, what adds pages. Its
+// servers have the ids that they had.
 func (u *upgrade) newTable() (*Director, error) {
-	d := &Director{}
+	d := u.nextTables()
 	d.maps.BlockPages, d.maps.Pages, d.maps.Blocks = u.next.maps["block_pages"], u.next.maps["pages"], u.next.maps["blocks"]
-	if d.maps.BlockPages == nil || d.maps.Pages == nil || d.maps.Blocks == nil {
+	if d.maps.Servers == nil || d.maps.BlockPages == nil || d.maps.Pages == nil || d.maps.Blocks == nil {
 		return nil, errors.New("a pin of the new connection table is missing")
 	}
 	return d, nil
@@ -129,7 +151,7 @@ func (u *upgrade) newAdopter(former string, table *Director) (*adopter, error) {
 	if was.Size != a.from.ValueSize() {
 		return nil, errors.New("its values are not of the type that the kernel says")
 	}
-	a.replies = formerRepliesOf{u.cur.maps[formerReplies[former]], u.cur.maps[formerHairpins], u.next.maps["servers"]}
+	a.replies = formerRepliesOf{u.cur.maps[formerReplies[former]], u.cur.maps[formerHairpins], table.maps.Servers}
 	a.fields, err = formerConnOf(was, former == "conns6")
 	if a.replies.reverse == nil || a.replies.hairpins == nil || a.replies.servers == nil {
 		err = errors.Join(err, errors.New("a pin is missing"))

@@ -115,7 +115,10 @@ func memoryOf[T any](v *T) []byte {
 
 // formerRepliesOf knows the replies of the connections of a table. The new build's servers have the
 // same ids.
-type formerRepliesOf struct{ reverse, hairpins, servers *ebpf.Map }
+type formerRepliesOf struct {
+	reverse, hairpins *ebpf.Map
+	servers           *paged
+}
 
 // complete says where the replies of a connection go that is said to have an entry of them. They may be
 // another's by now.

@@ -176,9 +176,10 @@ func (d *Director) takeServiceID() (id, incarnation uint32, used bool, err error
 
 // nextIncarnation is that of the next scheduler of services with an id.
 func (d *Director) nextIncarnation(service uint32) (uint32, error) {
-	var state bpfobj.LbServiceState
-	if err := d.maps.ServiceStates.Lookup(service, &state); err != nil {
+	// An edit that was killed may have left the id without memory.
+	states, err := lookupSpan[bpfobj.LbServiceState](d.maps.ServiceStates, service, 1)
+	if err != nil {
 		return 0, fmt.Errorf("read the schedulers' memory: %w", err)
 	}
-	return state.Incarnation + 1, nil
+	return states[0].Incarnation + 1, nil
 }

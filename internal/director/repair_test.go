@@ -343,7 +343,7 @@ func TestKilledBeforeTheScheduler(t *testing.T) {
 			edit := func() error { return r.AddServer(s.Key, realServer(10+i, 4)) }
 			if !killed {
 				r.must(edit())
-			} else if !r.killedAt(4, edit) { // before the scheduler is called
+			} else if !r.killedAt(5, edit) { // before the scheduler is called
 				t.Fatal("not killed")
 			}
 			if got := len(r.status(s.Key).Servers); got != 3 {

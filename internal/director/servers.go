@@ -328,11 +328,12 @@ func (d *Director) retiredServerID(must bool) (id uint32, found bool, err error)
 		if err := d.settled(id); err != nil {
 			return 0, false, err
 		}
-		var l bpfobj.LbLoad
-		if err := d.maps.Loads.Lookup(id, &l); err != nil {
+		// An edit that was killed may have left the id without memory.
+		loads, err := lookupSpan[bpfobj.LbLoad](d.maps.Loads, id, 1)
+		if err != nil {
 			return 0, false, fmt.Errorf("read the servers' connections: %w", err)
 		}
-		if idle(l) {
+		if idle(loads[0]) {
 			t.strike(id)
 			d.strikeReplyOwner(id)
 			d.staged.reuse(id)

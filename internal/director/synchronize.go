@@ -270,6 +270,9 @@ func (in *inserter) remember(entries []model.Connection) error {
 			ids = append(ids, id)
 		}
 		t.spare = append(t.spare, ids...)
+		if err := in.d.addPages(nil, ids, nil); err != nil {
+			return err
+		}
 		return in.d.putServers(ids...)
 	})
 }

@@ -32,8 +32,8 @@ struct stick_walk {
 
 static __always_inline int stick_usable(__u32 id)
 {
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct server *s = server_of(id);
+	struct load *l = load_of(id);
 
 	return s && l && s->flags & SERVER_AVAILABLE && usable(s, l);
 }
