@@ -407,7 +407,7 @@ func (r *rig) removeConns() {
 
 // removeConn likewise removes one. Any goroutine may call it.
 func (d *Director) removeConn(e *entry) error {
-	did, err := d.removeEntry(&bpfobj.LbRepair{Flow: e.Flow, Number: e.Index, Server: e.Server})
+	did, err := d.removeEntry(&bpfobj.LbRepair{Flow: e.Flow, Number: e.Index, Server: e.Server, Expires: incarnation(&e.LbConn)})
 	if err == nil && did != repairDone {
 		err = errors.New(did)
 	}

@@ -361,3 +361,31 @@ func TestKilledBeforeTheScheduler(t *testing.T) {
 		}
 	}
 }
+
+// A command is killed before the memory is there of what it adds: the next one can add that.
+func TestKilledBeforeThePages(t *testing.T) {
+	s := tcpService(vip, "rr")
+	for n := range 3 {
+		r := newRig(t, small)
+		service := func() error { return r.AddService(s) }
+		servers := func() error {
+			return r.Batch(func() (err error) {
+				for i := range 2 * pageIDs {
+					if one := r.AddServer(s.Key, realServer(i%200, 1+int32(i/200))); !errors.Is(one, model.ErrServerExists) {
+						err = errors.Join(err, one)
+					}
+				}
+				return err
+			})
+		}
+		for _, edit := range []func() error{service, servers} {
+			if !r.killedAt(n, edit) {
+				t.Fatalf("not killed before write %d", n)
+			}
+			if err := edit(); err != nil && !errors.Is(err, model.ErrServiceExists) {
+				t.Errorf("killed before write %d, then again: %v", n, err)
+			}
+		}
+		r.wantClean("again")
+	}
+}

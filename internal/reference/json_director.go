@@ -33,7 +33,7 @@ var directorFieldTexts = map[string]string{
 	"director.Tables.blocks":               "blocks of 4032 bytes that there are",
 	"director.Tables.spare":                "of them, which the kernel allocated one by one, as no process had added pages",
 	"director.Tables.bound":                "blocks that may be in use",
-	"director.Tables.used":                 "room that connections and templates take, in connections of IPv4, as of the last sweep",
+	"director.Tables.used":                 "room that connections, templates and entries of replies take, in connections of IPv4, as of the last sweep",
 	"director.Status.full":                 "connections that found no room in the table or no memory",
 	"director.Full.now":                    "a connection was refused for want of room a moment ago",
 	"director.Full.since":                  "first packet of the last such period",
