@@ -16,10 +16,10 @@
  *    since before it was entered itself.
  * 2. It is entered after its connection; if that has died by then, it is taken out under the same
  *    claim. Else it is taken out by the connection's owner, after the connection has died and
- *    before it is removed. Both write first and read then, by atomic operations: one sees the
- * other.
+ *    before it is removed. Both write first and read then, by atomic operations, so one of them
+ *    sees what the other has written.
  * 3. One whose connection is gone counts as absent. If its bucket could not be claimed, it is left
- *    to the sweep, or to whoever enters replies of the same flow. Its time is when the sweep looks
+ *    to the sweep, or to the next entry of replies of its flow. Its time is when the sweep looks
  *    at it again.
  * 4. A later connection whose replies have the same flow replaces it. The earlier one then is not
  *    CONN_LISTED any more.

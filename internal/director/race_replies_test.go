@@ -23,8 +23,8 @@ func newListed(t *testing.T) *interleaved {
 	return x
 }
 
-// A reply has found its entry, whose line a stranger's replies get before anything is read of
-// it: the reply counts as none of the stranger's.
+// A reply has found its entry, whose line a stranger's replies get before it is read: the
+// reply counts as none of the stranger's.
 func TestRaceRepliesRecycled(t *testing.T) {
 	x := newListed(t)
 	server := x.establishOn(cpuB, client1, vip).String()
