@@ -18,8 +18,11 @@
 
 #include "entry.h"
 
-/* The two buckets of a split or merge, which differ by one bit of the hash. */
+/* The two buckets of a split or merge, which differ by one bit of the hash. On the stack, so that
+ * each step has their lines without looking them up. */
 struct reshape {
+	union line *from;
+	union line *to;
 	__u32 lower;
 	__u32 upper;
 	__u32 bit;
@@ -33,14 +36,9 @@ struct reshape {
 /* Which slots move. No branch waits for an entry, so that the CPU reads several at a time. */
 static long split_look(__u32 i, struct reshape *s)
 {
-	union line *from = bucket_line(s->lower);
-	__u32 at = s->at++, word;
-	struct conn *c;
+	__u32 at = s->at++, word = bucket_word(s->from, at);
+	struct conn *c = entry_far(word);
 
-	if (!from)
-		return 1;
-	word = bucket_word(from, at);
-	c = entry_far(word);
 	if (!c)
 		return 0;
 	s->moves |= (truth(c->hash & s->bit) & truth(word)) << (at & 15);
@@ -49,20 +47,20 @@ static long split_look(__u32 i, struct reshape *s)
 
 static long split_slot(__u32 i, struct reshape *s)
 {
-	union line *from = bucket_line(s->lower), *to = bucket_line(s->upper);
 	__u32 at = lowest_bit(s->left);
 
-	if (!from || !to || !s->left)
+	if (!s->left)
 		return 1;
 	s->left &= s->left - 1;
-	bucket_set(to, s->fill++, bucket_word(from, at));
+	bucket_set(s->to, s->fill++, bucket_word(s->from, at));
 	return 0;
 }
 
 /* Enters an entry of one chain in the other bucket. */
-static __always_inline void reshape_enter(union line *to, struct reshape *s, struct conn *c,
-					  __u32 index)
+static __always_inline void reshape_enter(struct reshape *s, struct conn *c, __u32 index)
 {
+	union line *to = s->to;
+
 	if (s->fill <= BUCKET_SLOTS) {
 		bucket_set(to, s->fill++, (c->link & ~INDEX_MASK) | index);
 		return;
@@ -74,11 +72,10 @@ static __always_inline void reshape_enter(union line *to, struct reshape *s, str
 
 static long split_chain(__u32 i, struct reshape *s)
 {
-	union line *from = bucket_line(s->lower), *to = bucket_line(s->upper);
 	struct conn *c = s->at ? entry_far(s->at) : 0, *last;
 	__u32 index = s->at, next;
 
-	if (!c || !from || !to)
+	if (!c)
 		return 1;
 	next = entry_next(c);
 	s->at = next;
@@ -90,19 +87,17 @@ static long split_chain(__u32 i, struct reshape *s)
 	if (last)
 		entry_link(last, next);
 	else
-		bucket_chain_set(from, next);
-	reshape_enter(to, s, c, index);
+		bucket_chain_set(s->from, next);
+	reshape_enter(s, c, index);
 	return 0;
 }
 
 /* Lets the chain's first have the slot of one that has moved. */
 static long split_refill(__u32 i, struct reshape *s)
 {
-	union line *from = bucket_line(s->lower);
-
-	if (!from || !s->moves)
+	if (!s->moves)
 		return 1;
-	slot_refill(from, lowest_bit(s->moves));
+	slot_refill(s->from, lowest_bit(s->moves));
 	s->moves &= s->moves - 1;
 	return 0;
 }
@@ -193,6 +188,8 @@ static __always_inline int split(void)
 		return 0;
 	}
 	bucket_empty(to);
+	s.from = from;
+	s.to = to;
 	bpf_loop(BUCKET_SLOTS, split_look, &s, 0);
 	s.left = s.moves;
 	bpf_loop(BUCKET_SLOTS, split_slot, &s, 0);
@@ -211,12 +208,12 @@ static __always_inline int split(void)
 /* Enters a slot's entry of the upper bucket in the lower one. */
 static long merge_slot(__u32 i, struct reshape *s)
 {
-	union line *to = bucket_line(s->lower), *from = bucket_line(s->upper);
-	__u32 word = from ? bucket_word(from, s->at++) : 0;
+	__u32 word = bucket_word(s->from, s->at++);
 	struct conn *c = word ? entry_far(word) : 0;
+	union line *to = s->to;
 	__u64 empty;
 
-	if (!to || !c)
+	if (!c)
 		return 0;
 	empty = bucket_tagged(to, 0);
 	if (empty) {
@@ -232,15 +229,14 @@ static long merge_slot(__u32 i, struct reshape *s)
 /* Likewise, the chain's. */
 static long merge_chain(__u32 i, struct reshape *s)
 {
-	union line *to = bucket_line(s->lower);
 	struct conn *c = s->at ? entry_far(s->at) : 0;
 	__u32 index = s->at;
 
-	if (!to || !c)
+	if (!c)
 		return 1;
 	s->at = entry_next(c);
 	s->fill = BUCKET_SLOTS + 1;
-	reshape_enter(to, s, c, index);
+	reshape_enter(s, c, index);
 	return 0;
 }
 
@@ -265,6 +261,8 @@ static __always_inline int merge(void)
 		bucket_leave(to);
 		return 0;
 	}
+	s.from = from;
+	s.to = to;
 	bpf_loop(BUCKET_SLOTS, merge_slot, &s, 0);
 	s.at = bucket_chain(from);
 	if (s.at)
