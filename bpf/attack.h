@@ -2,7 +2,7 @@
 /*
  * Is this a SYN flood? One shows by connections that stay half open. How many
  * there are is reckoned from what begins and what goes on, less what is likely
- * to have expired since, and judged at each tick of the wheel: an error of
+ * to have expired since, and judged at each tick: an error of
  * the count does not last. While clients are challenged, SYNs that get
  * no answer count for the connections that they would have opened.
  *

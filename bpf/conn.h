@@ -68,7 +68,7 @@ static __always_inline int conn_insert(const struct flow *flow, struct conn *fre
 	if (!rc)
 		return 0;
 	entry_counted(flow, fresh->server, fresh->flags, -1);
-	if (rc != -EEXIST)
+	if (rc == -E2BIG)
 		defence_alarm();
 	return rc;
 }

@@ -39,16 +39,22 @@
 _Static_assert(CONN_WORD == 8 && offsetof(struct conn, server) == CONN_WORD + 8,
 	       "what packets are forwarded by is a word");
 
-/* Copies all that packets need: not what backups know. */
-static __always_inline void conn_copy(struct conn *c, struct conn *seen)
+/* Copies what the fast path needs: its frame has no room for more. */
+static __always_inline void conn_copy_part(struct conn *c, struct conn *seen)
 {
 	seen->expires = entry_expires(c);
 	barrier();
 	__builtin_memcpy((void *)seen + CONN_WORD, (const void *)c + CONN_WORD, 8);
 	seen->server = c->server;
+	seen->index = c->index;
+}
+
+/* Copies all that packets need: not what backups know. */
+static __always_inline void conn_copy(struct conn *c, struct conn *seen)
+{
+	conn_copy_part(c, seen);
 	seen->controlled = c->controlled;
 	seen->timeout = c->timeout;
-	seen->index = c->index;
 }
 
 /* Whether an entry's time is over [ns]. */
@@ -57,15 +63,21 @@ static __always_inline int conn_lapsed(const struct conn *c, __u64 now)
 	return c->expires <= now && !(c->state == CONN_TEMPLATE && c->controlled);
 }
 
-/* Copies what an entry says; 0 if it does not live or is not this flow's (entry.h, rule 5). */
+/* Whether what was copied is of one entry, of this flow, that is not dead (entry.h, rule 5). */
+static __always_inline int conn_proved(struct conn *c, const union conn_key *key,
+				       const struct conn *seen, __u8 family)
+{
+	barrier();
+	return entry_is(c, key->word, family) && !(seen->flags & CONN_DEAD) &&
+	       !((seen->expires ^ entry_expires(c)) & INCARNATION);
+}
+
+/* Copies what an entry says; 0 if it does not live or is not this flow's. */
 static __always_inline int conn_read(struct conn *c, const union conn_key *key, struct conn *seen,
 				     __u8 family)
 {
 	conn_copy(c, seen);
-	barrier();
-	return entry_is(c, key->word, family) && !(seen->flags & CONN_DEAD) &&
-	       !((seen->expires ^ entry_expires(c)) & INCARNATION) &&
-	       !conn_lapsed(seen, time_coarse());
+	return conn_proved(c, key, seen, family) && !conn_lapsed(seen, time_coarse());
 }
 
 static __always_inline void key_of(const struct flow *flow, union conn_key *key, __u8 family)
@@ -76,8 +88,8 @@ static __always_inline void key_of(const struct flow *flow, union conn_key *key,
 		flow_to4(flow, &key->four);
 }
 
-/* The connection of a flow, and what it is; NULL if there is none that lives. Only in_packets and
- * expires may be written by the pointer. */
+/* The connection of a flow, and what it is in part; NULL if there is none that lives. Only
+ * in_packets and expires may be written by the pointer. */
 static __always_inline struct conn *conn_look_in(const struct flow *flow, union conn_key *key,
 						 struct conn *seen, __u8 family)
 {
@@ -85,7 +97,10 @@ static __always_inline struct conn *conn_look_in(const struct flow *flow, union 
 
 	key_of(flow, key, family);
 	c = entry_find(key, family);
-	return c && conn_read(c, key, seen, family) ? c : 0;
+	if (!c)
+		return 0;
+	conn_copy_part(c, seen);
+	return conn_proved(c, key, seen, family) && seen->expires > time_coarse() ? c : 0;
 }
 
 /* Likewise, of any family and with a search that is open: 1, or 0. It takes less of the stack. */
@@ -134,24 +149,29 @@ static __always_inline void conn_set_packets(const struct conn *seen, __u16 pack
 /* How many lines the table has, and the index of one of them; 0: it is none. */
 static __always_inline __u32 entries_at(void)
 {
-	return (*(volatile __u32 *)&blocks.taken + *(volatile __u32 *)&blocks.spare) *
-	       BLOCK_ENTRIES;
+	return blocks_used() * BLOCK_ENTRIES;
 }
 
 static __always_inline __u32 entry_at(__u32 n)
 {
-	__u32 block = n / BLOCK_ENTRIES, taken = *(volatile __u32 *)&blocks.taken;
-
-	if (block >= taken)
-		block += SPARE_FIRST - taken;
-	return block * INDEX_LINES + 1 + n % BLOCK_ENTRIES;
+	return block_at(n / BLOCK_ENTRIES) * INDEX_LINES + 1 + n % BLOCK_ENTRIES;
 }
 
-/* What the entry of an index is, and its flow; 0 if there is none. */
-__noinline int entry_look(__u32 index, struct flow *flow, struct conn *seen)
+enum entry_seen { ENTRY_NONE, ENTRY_LIVES, ENTRY_LAPSED };
+
+/* What the entry of an index is, and its flow. */
+__noinline enum entry_seen entry_see(__u32 index, struct flow *flow, struct conn *seen)
 {
-	return flow && seen && entry_flow(index, flow) && conn_look(flow, seen) &&
-	       seen->index == index;
+	if (!flow || !seen || !entry_flow(index, flow))
+		return ENTRY_NONE;
+	if (conn_look(flow, seen))
+		return seen->index == index ? ENTRY_LIVES : ENTRY_NONE;
+	return seen->index == index && !(seen->flags & CONN_DEAD) ? ENTRY_LAPSED : ENTRY_NONE;
+}
+
+static __always_inline int entry_look(__u32 index, struct flow *flow, struct conn *seen)
+{
+	return entry_see(index, flow, seen) == ENTRY_LIVES;
 }
 
 /* Whether a flow has an entry, which may be dead. */
@@ -187,21 +207,18 @@ static __always_inline int conn_lives(const struct conn *c)
  * room at hand (room_prepare). */
 __noinline int conn_put(const struct flow *flow, struct conn *fresh)
 {
-	struct search *s;
+	struct search *s = search_open();
 	struct conn6 *six;
 	struct conn *c;
 	__u32 index;
 	int rc;
 
-	if (!flow || !fresh)
+	if (!flow || !fresh || !s)
 		return -EINVAL;
 	index = room_take(entry_kind(flow->family));
 	c = index ? line_of(index, 1) : 0;
-	if (!c)
-		return -E2BIG;
-	s = search_open();
-	if (!s) {
-		room_give(index);
+	if (!c) {
+		search_close();
 		return -E2BIG;
 	}
 	search_for(s, flow);
@@ -231,7 +248,7 @@ __noinline int conn_put(const struct flow *flow, struct conn *fresh)
 /* Removes an entry of its owner (3) from the table: 0, or an error. */
 static __always_inline int conn_forget(const struct conn *c)
 {
-	return entry_take_out(c->index);
+	return entry_take_out(c->index, c->expires);
 }
 
 /* What must not have changed, in addition to the server, for an entry to be killed. */
@@ -383,6 +400,9 @@ static __always_inline void conn_prolong(struct conn *c, __u64 was, __u64 expire
 	__sync_val_compare_and_swap(&c->expires, was, expires_as(expires, was));
 }
 
+/* A template whose connections are not over is looked at again after. */
+#define TEMPLATE_LINGER (60 * NSEC_PER_SEC)
+
 /* Has a template control n more connections, if it lives and leads to this server
  * (NO_SERVER: to any, which is told). One whose time is over takes no new connection, but all those
  * of a template that is set aside. */
@@ -400,6 +420,8 @@ __noinline int conn_hold(const struct flow *flow, __u32 *server, __s32 n)
 		return 0;
 	if (conn_lives(c) && (*server == NO_SERVER || c->server == *server) &&
 	    (n > 0 || c->controlled >= -n) && !(n == 1 && conn_lapsed(c, time_coarse()))) {
+		if (n > 1 && conn_lapsed(c, time_coarse()))
+			entry_set_end(c, time_coarse() + TEMPLATE_LINGER);
 		c->controlled += n;
 		*server = c->server;
 		held = 1;
@@ -414,9 +436,6 @@ enum due {
 	DUE_KEPT, /* it has got another time */
 	DUE_OVER, /* it is dead, and the sweep's */
 };
-
-/* A template whose connections are not over is looked at again after. */
-#define TEMPLATE_LINGER (60 * NSEC_PER_SEC)
 
 /* The sweep has come to all connections that end with their template after. */
 #define SWEEP_PASS_LONGEST NSEC_PER_SEC

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which service has most of the unproven entries. Servers count them (proof.h); at each tick
- * of the wheel the next CROWD_SHARE ids of servers have their turn. What a round has found is
- * valid until the end of the next one: with up to CROWD_SHARE ids it is a tick old, with 131 072
- * two seconds. It decides who has to make room, not whether there is any.
+ * Which service has most of the unproven entries. Servers count them (proof.h); at each tick the
+ * next CROWD_SHARE ids of servers have their turn. What a round has found is valid until the end of
+ * the next one: with up to CROWD_SHARE ids it is a tick old, with 131 072 two seconds. It decides
+ * who has to make room, not whether there is any.
  *
  * TCP is counted apart, as its clients can be challenged; services of marks may be of any
  * protocol and count as both.

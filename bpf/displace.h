@@ -2,10 +2,10 @@
 /*
  * Room in a full table. A packet that finds none displaces an unproven entry (proof.h): of the
  * service that has most of them (crowd.h), one that was not answered and had the fewest packets,
- * out of some that are looked at by chance. A packet of that service itself displaces none of
- * another's, nor the template that it has just made. So a flood of one service makes room for all,
- * and the entries of the flood displace each other. What is proven stays, and so do the connections
- * of TCP, where a flood is kept out by challenges.
+ * out of some that are looked at by chance. One whose time is over goes first. A packet of that
+ * service itself displaces none of another's, nor the template that it has just made. So a flood of
+ * one service makes room for all, and the entries of the flood displace each other. What is proven
+ * stays, and so do the connections of TCP, where a flood is kept out by challenges.
  */
 #ifndef IMBANG_DISPLACE_H
 #define IMBANG_DISPLACE_H
@@ -55,9 +55,15 @@ static long displace_look(__u32 i, struct displacing *d)
 	struct flow flow = {};
 	struct server *s;
 	struct conn seen = {};
+	enum entry_seen is = entry_see(index, &flow, &seen);
 
-	if (!entry_look(index, &flow, &seen) || flow.family != d->family || index == d->kept ||
-	    !displaceable(&flow, &seen, d))
+	if (is == ENTRY_NONE || flow.family != d->family || index == d->kept)
+		return 0;
+	if (is == ENTRY_LAPSED && !d->calls) {
+		d->index = index;
+		return 1;
+	}
+	if (is == ENTRY_LAPSED || !displaceable(&flow, &seen, d))
 		return 0;
 	rank = seen.in_packets;
 	if (seen.flags & CONN_ASSURED)
@@ -96,6 +102,7 @@ __noinline int displace(struct packet *p)
 	struct handshake_counts *h = get_handshakes();
 	struct flow flow = {};
 	struct conn seen = {};
+	enum entry_seen is;
 	__u8 full;
 
 	if (!p || !h)
@@ -105,10 +112,12 @@ __noinline int displace(struct packet *p)
 	p->inherited.again = 1;
 	if (full == FULL_LAPSED)
 		return conn_lapse(&p->flow);
-	if (!entry_look(displace_find(p, full == FULL_CALLS), &flow, &seen) ||
-	    !sweep_end(&flow, &seen, KILL_UNPROVEN))
+	is = entry_see(displace_find(p, full == FULL_CALLS), &flow, &seen);
+	if (is == ENTRY_LIVES && sweep_end(&flow, &seen, KILL_UNPROVEN))
+		h->displaced++;
+	else if (is != ENTRY_LAPSED || !conn_lapse(&flow))
 		return 0;
-	h->displaced++;
+	room_hint((seen.index & INDEX_MASK) / INDEX_LINES);
 	return 1;
 }
 

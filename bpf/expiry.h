@@ -17,7 +17,7 @@
 #define SWEEP_BLOCKS 128
 #define SWEEP_STEPS (SWEEP_BLOCKS * (INDEX_LINES + 16)) /* more than they can take */
 #define SWEEP_LONGEST 150000                            /* [ns] of a callback */
-#define SWEEP_PAUSE 1000000                             /* [ns] */
+#define SWEEP_PAUSE 500000                              /* [ns] */
 #define SWEEP_PASS (NSEC_PER_SEC * 3 / 4)
 
 struct walk {
@@ -29,7 +29,7 @@ struct walk {
 	__u32 line;
 	__u32 due;     /* of eight lines, those to be looked at */
 	__u32 free;    /* lines of the block */
-	__u32 entries; /* of the block */
+	__u32 entries; /* lines that have one */
 	__u32 lapses;
 	__u32 late;
 	__u64 until; /* this callback may run [ns] */
@@ -97,8 +97,8 @@ static __noinline __u64 sweep_lines(const struct walk *w)
 /* The next block: 1 if there is none in this beat. */
 static __always_inline long sweep_block(struct walk *w)
 {
-	__u32 taken = *(volatile __u32 *)&blocks.taken, spare = *(volatile __u32 *)&blocks.spare;
 	struct block_head *head;
+	__u32 lines;
 
 	blocks.counting += w->free;
 	blocks.counted += w->entries;
@@ -106,17 +106,16 @@ static __always_inline long sweep_block(struct walk *w)
 	w->entries = 0;
 	w->used = 0;
 	w->line = 0;
-	if (w->at >= taken + spare || w->at >= w->end)
+	if (w->at >= blocks_used() || w->at >= w->end)
 		return 1;
-	w->number = w->at < taken ? w->at : SPARE_FIRST + w->at - taken;
-	w->at++;
+	w->number = block_at(w->at++);
 	head = block_head(w->number);
 	if (!head || head->kind == BLOCK_BUCKETS || head->kind == BLOCK_NONE)
 		return 0;
 	w->used = ~block_free(head) & free_lines(head->kind);
-	w->entries = bits_of(w->used);
-	w->free = (bits_of(free_lines(head->kind)) - w->entries) *
-		  (head->kind == BLOCK_ENTRIES6 ? 2 : 1);
+	lines = head->kind == BLOCK_ENTRIES6 ? 2 : 1;
+	w->entries = bits_of(w->used) * lines;
+	w->free = bits_of(free_lines(head->kind)) * lines - w->entries;
 	return 0;
 }
 
@@ -148,7 +147,7 @@ static long sweep_step(__u32 i, struct walk *w)
 /* One beat: some blocks. The time until the next one [ns]. */
 static __always_inline __u64 sweep_table(struct clock *c, __u64 now)
 {
-	__u32 all = *(volatile __u32 *)&blocks.taken + *(volatile __u32 *)&blocks.spare;
+	__u32 all = blocks_used();
 	struct walk w = { .now = now, .at = c->cursor, .end = c->cursor + SWEEP_BLOCKS };
 
 	w.until = bpf_ktime_get_ns() + SWEEP_LONGEST;

@@ -116,10 +116,10 @@ static __always_inline int fast_reply(struct packet *p, struct settled *s, union
 				      const struct settings *set, __u8 family)
 {
 	const struct reply_owner *owner = reply_owner_of(&p->flow);
-	struct flow client;
+	struct flow local, *client = family == AF_INET6 ? &key->six : &local;
 
 	s->side = NAT_SOURCE;
-	s->conn = reply_conn_in(&p->flow, &client, owner, key, &s->seen, family);
+	s->conn = reply_conn_in(&p->flow, client, owner, key, &s->seen, family);
 	/* The server of a connection that was listed is not looked at here: it may be
 	 * draining. */
 	if (s->conn && !(set->draining && (!owner || owner->shared)))

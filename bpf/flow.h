@@ -59,10 +59,9 @@ union conn_key4 {
 	__u64 word[2];
 };
 
-/* The client's flow of a server's; 1 if there is one. The key is memory of a CPU or of the
- * caller. */
+/* The client's flow of a server's; 1 if there is one. `stop`: tests may stop here. */
 static __always_inline int reverse_find_in(const struct flow *flow, union conn_key *key,
-					   struct flow *client, __u8 family)
+					   struct flow *client, __u8 family, int stop)
 {
 	struct flow4 *found4;
 	struct flow *found;
@@ -77,24 +76,19 @@ static __always_inline int reverse_find_in(const struct flow *flow, union conn_k
 	flow_to4(flow, &key->four);
 	found4 = bpf_map_lookup_elem(&reverse4, &key->four);
 	if (found4) {
-		HOOK(REVERSE_FOUND);
+		if (stop)
+			HOOK(REVERSE_FOUND);
 		flow_from4(found4, client);
 	}
 	return !!found4;
-}
-
-static __always_inline int reverse_find_by(union conn_key *key, const struct flow *flow,
-					   struct flow *client)
-{
-	return flow->family == AF_INET6 ? reverse_find_in(flow, key, client, AF_INET6)
-					: reverse_find_in(flow, key, client, AF_INET);
 }
 
 static __noinline int reverse_find(const struct flow *flow, struct flow *client)
 {
 	union conn_key key;
 
-	return reverse_find_by(&key, flow, client);
+	return flow->family == AF_INET6 ? reverse_find_in(flow, &key, client, AF_INET6, 0)
+					: reverse_find_in(flow, &key, client, AF_INET, 0);
 }
 
 static __always_inline long reverse_put(const struct flow *flow, const struct flow *client,

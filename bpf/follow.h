@@ -193,12 +193,12 @@ __noinline int follow_tell(const struct flow *flow, const struct conn *given, __
 /* The same of a change of state, of a key: the fast path has nothing else. */
 __noinline int follow_state4(const struct flow4 *key, __u32 was)
 {
-	struct flow flow;
+	struct scratch *room = get_scratch(SCRATCH_PACKET);
 
-	if (!key || !followed())
+	if (!key || !room || !followed())
 		return 0;
-	flow_from4(key, &flow);
-	return follow_tell(&flow, 0, FOLLOW_STATE, was);
+	flow_from4(key, &room->flow);
+	return follow_tell(&room->flow, 0, FOLLOW_STATE, was);
 }
 
 #endif

@@ -190,16 +190,12 @@ int repair_table(struct __sk_buff *skb)
 	return repair_one(&r);
 }
 
-/* Run by the process that adds memory to the connection table; a classifier as start_clocks is. The
- * frame has the number of buckets, as it was before the process had waited for packets. */
+/* Run by the process that adds memory to the connection table, when it has waited for packets under
+ * way; a classifier as start_clocks is. How many blocks were given back. */
 SEC("tc")
 int trim_table(struct __sk_buff *skb)
 {
-	__u32 unused;
-
-	if (bpf_skb_load_bytes(skb, ETH_HEADER, &unused, sizeof(unused)))
-		return 0;
-	return trim(unused);
+	return trim();
 }
 
 /* Run by commands after each edit of the tables; again if it returns an error. */

@@ -746,6 +746,7 @@ struct scratch {
 	struct hand hand6;
 	struct search searches[2]; /* under way */
 	__u32 searching;
+	struct flow flow; /* of which is told: follow_state4 */
 	__u32 pad;
 	union { /* room to build values */
 		struct buckets buckets;

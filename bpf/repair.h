@@ -53,9 +53,10 @@ static __noinline int repair_remove(const struct repair *r)
 
 	if (!c || c->index != r->number)
 		return REPAIR_CHANGED;
+	seen.expires = r->expires;
 	if (conn_lives(c) && !conn_kill(&r->flow, &seen, 0))
 		return REPAIR_CHANGED;
-	return entry_take_out(index) ? REPAIR_FAILED : REPAIR_DONE;
+	return entry_take_out(index, seen.expires) ? REPAIR_FAILED : REPAIR_DONE;
 }
 
 /* Ends the claim of a bucket by a program that is not there any more. */
@@ -72,8 +73,8 @@ static __noinline int repair_claim(const struct repair *r)
 		       : REPAIR_CHANGED;
 }
 
-/* Empties the slot `from` of a bucket that leads to an entry which is not its own. Of a chain that
- * does nothing is left: the rest of it is entered anew. */
+/* Empties the slot `from` of a bucket that leads to another bucket's entry, or to none. Of a chain
+ * that does nothing is left: the rest of it is entered anew. */
 static __noinline int repair_slot(const struct repair *r)
 {
 	union line *line = bucket_line(r->number);

@@ -86,7 +86,7 @@ static __always_inline struct conn *reply_conn_in(const struct flow *flow, struc
 	struct server *s;
 	struct conn *c;
 
-	if ((!owner || owner->shared) && reverse_find_in(flow, key, client, family)) {
+	if ((!owner || owner->shared) && reverse_find_in(flow, key, client, family, 1)) {
 		c = conn_look_in(client, key, seen, family);
 		if (c && reply_is_of(flow, client, seen))
 			return c;

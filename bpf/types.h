@@ -441,7 +441,7 @@ _Static_assert(sizeof(struct conn4) == LINE_BYTES && sizeof(struct conn6) <= 2 *
 #define BLOCK_HINTS 16
 #define BUCKETS_LEAST 32
 
-enum block_kind { BLOCK_NONE, BLOCK_ENTRIES4, BLOCK_ENTRIES6, BLOCK_BUCKETS };
+enum block_kind { BLOCK_NONE, BLOCK_ENTRIES4, BLOCK_ENTRIES6, BLOCK_BUCKETS, BLOCK_RETIRED };
 
 /* The head of a block. */
 struct block_head {
@@ -468,10 +468,11 @@ struct block_table {
 	__u32 zero;              /* 0 (unknown_zero) */
 	__u32 reshaping;         /* a CPU changes the number of buckets */
 	__u32 free;              /* lines, when the sweep last came by all blocks */
-	__u32 used;              /* likewise */
+	__u32 used;              /* likewise, by entries */
 	__u32 counting;          /* free lines, of the pass that is under way */
 	__u32 counted;           /* used ones */
-	__u32 pad4[10];
+	__u32 family[2];         /* blocks that have entries of IPv4, of IPv6 */
+	__u32 pad4[8];
 };
 
 /* What a process says of blocks. */
@@ -479,13 +480,14 @@ struct page_table {
 	__u32 made;  /* blocks in pages */
 	__u32 bound; /* blocks that may be in use */
 	__u32 shift; /* from an array's first element to a cache line [bytes] */
-	__u32 pad;
+	__u32 none;  /* id of the page in place of those that were taken away; 0: there is none */
 };
 
 /* How many buckets there are. */
 struct shape_table {
 	__u64 geometry; /* their number; in the upper half the mask for a hash's bits */
-	__u64 pad[7];
+	__u32 most;     /* the greatest number since blocks were last given back */
+	__u32 pad[13];
 };
 
 /* The secret of the hash of flows. */
@@ -790,7 +792,7 @@ struct crowding {
 	__u32 pad;
 };
 
-/* Whether there is a SYN flood, as judged at each tick of the wheel. */
+/* Whether there is a SYN flood, as judged at each tick. */
 struct attack {
 	__u64 since;     /* CLOCK_MONOTONIC [ns]; 0: there is none */
 	__u64 began;     /* the last one; 0: there was none */

@@ -10,7 +10,8 @@
  *
  * Invariants:
  * 1. Each of both ranges is taken from its lower end on (`taken`, `spare`), by
- *    compare-and-swap, and given back at its upper end, while `reshaping` is held.
+ *    compare-and-swap, and given back at its upper end, while `reshaping` is held. Memory of
+ *    what was given back stays until a process has waited for packets under way.
  * 2. A block that is taken has a kind, or it is in the hands of the CPU that takes it, or gives
  *    it back: then its word of free lines is 0, which no other CPU can change (room.h).
  * 3. Memory of a block that was given back may be another's while a reader has a pointer to it:
@@ -75,10 +76,46 @@ struct block_taking {
 	__u32 spare; /* the next block of the hash that is tried */
 };
 
-static __always_inline int blocks_left(void)
+/* How many blocks are in use, or were, in both ranges. */
+static __always_inline __u32 blocks_used(void)
 {
-	return *(volatile __u32 *)&blocks.taken + *(volatile __u32 *)&blocks.spare <
-	       *(volatile __u32 *)&pages.bound;
+	return *(volatile __u32 *)&blocks.taken + *(volatile __u32 *)&blocks.spare;
+}
+
+/* The number of one of them. */
+static __always_inline __u32 block_at(__u32 place)
+{
+	__u32 taken = *(volatile __u32 *)&blocks.taken;
+
+	return place < taken ? place : SPARE_FIRST + place - taken;
+}
+
+/* Counts a block that a family gets, or loses. */
+static __always_inline void block_counted(enum block_kind kind, __s32 n)
+{
+	if (kind == BLOCK_ENTRIES4 || kind == BLOCK_ENTRIES6)
+		__sync_fetch_and_add(&blocks.family[kind == BLOCK_ENTRIES6], n);
+}
+
+/* Makes a block one of another kind. It is in the hands of this CPU. */
+static __always_inline void block_become(struct block_head *head, enum block_kind kind)
+{
+	block_counted(head->kind, -1);
+	block_counted(kind, 1);
+	*(volatile enum block_kind *)&head->kind = kind;
+	barrier();
+}
+
+/* The part of the bound that a family may have in addition, when the other one has reached it. */
+#define FAMILY_SHARE 8
+
+static __always_inline int blocks_left(enum block_kind kind)
+{
+	__u32 used = blocks_used(), bound = *(volatile __u32 *)&pages.bound;
+	__u32 share = bound / FAMILY_SHARE;
+
+	return used < bound || (kind != BLOCK_BUCKETS && used < bound + share &&
+				*(volatile __u32 *)&blocks.family[kind == BLOCK_ENTRIES6] < share);
 }
 
 /* An addition that is taken back would let two CPUs have one number: compare-and-swap. */
@@ -94,6 +131,16 @@ static long block_take_page(__u32 i, struct block_taking *t)
 	return 1;
 }
 
+/* Takes a block of the hash that was given back, and is still there: 1, or 0 if it is in use. */
+static __always_inline int block_revive(__u32 number)
+{
+	struct block_head *head = block_head(number);
+
+	return head && *(volatile enum block_kind *)&head->kind == BLOCK_RETIRED &&
+	       __sync_val_compare_and_swap((__u32 *)&head->kind, BLOCK_RETIRED, BLOCK_NONE) ==
+		       BLOCK_RETIRED;
+}
+
 /* Whose update adds the block owns it; an earlier one may be another CPU's. */
 static long block_take_spare(__u32 i, struct block_taking *t)
 {
@@ -103,8 +150,10 @@ static long block_take_spare(__u32 i, struct block_taking *t)
 	if (t->spare++ >= MAX_SPARE)
 		return 1;
 	rc = map_update(spare_blocks, &number, &empty_block, BPF_NOEXIST);
-	if (rc)
-		return rc != -EEXIST;
+	if (rc == -EEXIST && !block_revive(number))
+		return 0;
+	if (rc && rc != -EEXIST)
+		return 1;
 	t->found = number;
 	return 1;
 }
@@ -117,14 +166,15 @@ static long block_raise_spare(__u32 i, struct block_taking *t)
 	return at >= next || __sync_val_compare_and_swap(&blocks.spare, at, next) == at;
 }
 
-/* Takes a block whose lines are not known yet: its number; NO_BLOCK if there is no memory, or the
- * bound is reached. CPUs that do so at once may exceed the bound by one each. */
-__noinline __u32 block_take(void)
+/* Takes a block, which is to be of a kind and whose lines are not known yet: its number; NO_BLOCK
+ * if there is no memory, or the bound is reached. CPUs that do so at once may exceed it by one
+ * each. */
+__noinline __u32 block_take(enum block_kind kind)
 {
 	struct block_taking t = { .found = NO_BLOCK };
 	struct block_head *head;
 
-	if (!blocks_left())
+	if (!blocks_left(kind))
 		return NO_BLOCK;
 	bpf_loop(BLOCK_TRIES, block_take_page, &t, 0);
 	if (t.found == NO_BLOCK) {

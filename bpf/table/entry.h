@@ -298,7 +298,7 @@ __noinline __u32 key_search6(const struct flow *flow, __u64 hash)
 
 /* The entry that a flow may have, which is to be read and proved; NULL if there surely is none.
  * For the fast path: as a rule it is in the first slot that has the tag. */
-static __always_inline struct conn *entry_find(const union conn_key *key, __u8 family)
+static __always_inline struct conn *entry_find_in(const union conn_key *key, __u8 family)
 {
 	__u64 hash = key_hash(key, family), geometry = geometry_now(), slots;
 	union line *line = bucket_line(bucket_of(hash, geometry));
@@ -325,6 +325,17 @@ static __always_inline struct conn *entry_find(const union conn_key *key, __u8 f
 	else
 		index = key_search4(&key->four, hash);
 	return index ? line_of(index, entry_lines(family)) : 0;
+}
+
+/* In a frame of its own: those of its callers have no room. */
+static __noinline struct conn *entry_find6(const union conn_key *key)
+{
+	return entry_find_in(key, AF_INET6);
+}
+
+static __always_inline struct conn *entry_find(const union conn_key *key, __u8 family)
+{
+	return family == AF_INET6 ? entry_find6(key) : entry_find_in(key, AF_INET);
 }
 
 /* Ends a claim. */
@@ -417,8 +428,8 @@ static long unlink_step(__u32 i, struct unlink *u)
 	return 0;
 }
 
-/* Under the claim: takes an entry from the bucket's chain. Its own link stays, as readers may
- * follow it. */
+/* Under the claim: takes an entry from the bucket's chain, if it is there. Its own link stays, as
+ * readers may follow it. */
 static __always_inline void chain_unlink(union line *line, __u32 index)
 {
 	struct unlink u = { .index = index, .at = bucket_chain(line) };
@@ -447,8 +458,8 @@ static __always_inline void slot_refill(union line *line, __u32 at)
 }
 
 /* Takes a dead entry out of its bucket and gives it back: 0, or an error if its bucket could not
- * be claimed. */
-__noinline int entry_take_out(__u32 index)
+ * be claimed. `expires` has its incarnation: if its line has another's entry by now, that stays. */
+__noinline int entry_take_out(__u32 index, __u64 expires)
 {
 	struct conn *c = line_of(index, 1);
 	struct claim_try claim = { .hash = c ? c->hash : 0 };
@@ -459,6 +470,10 @@ __noinline int entry_take_out(__u32 index)
 	line = claim.claimed ? bucket_line(claim.bucket) : 0;
 	if (!c || !line)
 		return -EBUSY;
+	if (entry_expires(c) != expires_as(DEAD_TIME, expires)) {
+		bucket_leave(line);
+		return 0;
+	}
 	slots = bucket_indexed(line, index);
 	if (slots)
 		slot_refill(line, slot_first(slots));

@@ -3,12 +3,12 @@
  * The number of buckets follows that of entries: one bucket at a time is split or merged, so
  * no packet waits for more. One CPU does so at a time (`reshaping`).
  *
- * A split fills the new bucket, which no CPU can claim yet, then publishes the geometry, then
- * clears the old one, all under the old one's claim: at each moment a reader that uses either
- * geometry finds each entry of a slot. What is chained leaves the old bucket before the geometry is
- * published, since the links of entries that have ended meanwhile may be others'; a reader does not
- * find it for so long, and tries again. A merge enters everything in the lower bucket, then
- * publishes the geometry, then clears the upper one, under the claims of both.
+ * A split fills the new bucket, then publishes the geometry, then clears the old one, all under the
+ * claims of both: at each moment a reader that uses either geometry finds each entry of a slot.
+ * What is chained leaves the old bucket before the geometry is published, since the links of
+ * entries that have ended meanwhile may be others'; a reader does not find it for so long, and
+ * tries again. A merge enters everything in the lower bucket, then publishes the geometry, then
+ * clears the upper one, likewise.
  *
  * A bucket that was merged keeps its line: CPUs with the former geometry may still claim it. Only a
  * process takes it away, behind a barrier (trim.h).
@@ -113,6 +113,16 @@ static __always_inline void geometry_set(__u64 was, __u32 buckets, __u32 mask)
 	__sync_val_compare_and_swap(&shape.geometry, was, (__u64)mask << 32 | buckets);
 }
 
+/* A line of a block that is to have buckets: whatever it had, it is not claimed. */
+static long bucket_unclaim(__u32 i, __u32 *number)
+{
+	union line *line = block_line(block_of(*number), 1 + i, 1);
+
+	if (line)
+		line->word[0] = 0;
+	return 0;
+}
+
 /* A block for buckets from this one on: 0, or an error. */
 static __noinline int bucket_block_add(__u32 bucket)
 {
@@ -124,24 +134,23 @@ static __noinline int bucket_block_add(__u32 bucket)
 		return -ENOMEM;
 	if (bucket_line(bucket))
 		return 0;
-	number = block_take();
+	number = block_take(BLOCK_BUCKETS);
 	head = number == NO_BLOCK ? 0 : block_head(number);
 	if (!head)
 		return -ENOMEM;
-	head->kind = BLOCK_BUCKETS;
+	bpf_loop(BLOCK_ENTRIES, bucket_unclaim, &number, 0);
+	block_become(head, BLOCK_BUCKETS);
 	head->bucket = bucket;
 	*block = number + 1;
 	return 0;
 }
 
-/* Empties the line of a bucket that no CPU can claim yet. Its version goes on, for readers that
- * saw an earlier bucket there. */
-static __always_inline void bucket_begin(union line *line)
+/* Empties a bucket that is claimed. */
+static __always_inline void bucket_empty(union line *line)
 {
 #pragma unroll
 	for (__u32 i = 1; i < LINE_BYTES / 4; i++)
 		*(volatile __u32 *)&line->word[i] = 0;
-	*(volatile __u32 *)&line->word[0] = (bucket_control(line) + 1) & BUCKET_VERSION;
 }
 
 /* Makes the first buckets: 0, or an error. */
@@ -151,6 +160,7 @@ static __always_inline int table_begin(void)
 		return 0;
 	if (bucket_block_add(0))
 		return -ENOMEM;
+	shape.most = BUCKETS_LEAST;
 	shape.geometry = (__u64)(BUCKETS_LEAST - 1) << 32 | BUCKETS_LEAST;
 	return 0;
 }
@@ -177,7 +187,12 @@ static __always_inline int split(void)
 	from = bucket_line(s.lower);
 	if (!to || !from || !bucket_claim_once(from))
 		return 0;
-	bucket_begin(to);
+	/* A CPU that knows of an earlier bucket there may claim it. */
+	if (!bucket_claim_once(to)) {
+		bucket_leave(from);
+		return 0;
+	}
+	bucket_empty(to);
 	bpf_loop(BUCKET_SLOTS, split_look, &s, 0);
 	s.left = s.moves;
 	bpf_loop(BUCKET_SLOTS, split_slot, &s, 0);
@@ -185,7 +200,10 @@ static __always_inline int split(void)
 	if (s.at)
 		bpf_loop(CHAIN_LONGEST + 1, split_chain, &s, 0);
 	geometry_set(geometry, number + 1, mask);
+	if (shape.most <= number)
+		shape.most = number + 1;
 	bpf_loop(BUCKET_SLOTS, split_refill, &s, 0);
+	bucket_leave(to);
 	bucket_leave(from);
 	return 1;
 }
@@ -282,8 +300,7 @@ static __always_inline void reshape_end(void)
 /* How many buckets there are to be. */
 static __always_inline __u32 buckets_wanted(void)
 {
-	__u32 lines = (*(volatile __u32 *)&blocks.taken + *(volatile __u32 *)&blocks.spare) *
-		      BLOCK_ENTRIES;
+	__u32 lines = blocks_used() * BLOCK_ENTRIES;
 	__u32 free = *(volatile __u32 *)&blocks.free;
 	__u32 entries = free < lines ? lines - free : 0;
 

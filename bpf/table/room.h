@@ -48,16 +48,13 @@ static __always_inline int block_own(__u32 number, enum block_kind kind, __u32 l
 	if (free != (free_lines(is) | UNOWNED) ||
 	    __sync_val_compare_and_swap(&head->free, free, 0) != free)
 		return 0;
-	head->kind = kind;
-	barrier();
+	block_become(head, kind);
 	*(volatile __u64 *)&head->free = free_lines(kind);
 	return 1;
 }
 
 struct room_search {
-	__u32 cursor;
-	__u32 end;
-	__u32 first; /* of the range */
+	__u32 cursor; /* in both ranges of blocks */
 	__u32 least;
 	__u32 found;
 	enum block_kind kind;
@@ -67,13 +64,11 @@ static long room_try(__u32 i, struct room_search *s)
 {
 	__u32 number = s->cursor;
 
-	if (!s->end)
-		return 1;
 	/* Not a constant, of which the verifier would follow each visit. */
-	if (number >= s->end)
+	if (number >= blocks_used())
 		number = unknown_zero();
 	s->cursor = number + 1;
-	number += s->first;
+	number = block_at(number);
 	if (!block_own(number, s->kind, s->least))
 		return 0;
 	s->found = number;
@@ -107,14 +102,12 @@ __noinline __u32 room_own(struct hand *hand, enum block_kind kind)
 	if (!hand)
 		return NO_BLOCK;
 	s.cursor = hand->cursor;
-	s.end = *(volatile __u32 *)&blocks.taken;
 	bpf_loop(ROOM_TRIES, room_try, &s, 0);
 	if (s.found == NO_BLOCK) {
-		s.found = block_take();
+		s.found = block_take(kind);
 		head = s.found == NO_BLOCK ? 0 : block_head(s.found);
 		if (head) {
-			head->kind = kind;
-			barrier();
+			block_become(head, kind);
 			*(volatile __u64 *)&head->free = free_lines(kind);
 		}
 	}
@@ -124,11 +117,6 @@ __noinline __u32 room_own(struct hand *hand, enum block_kind kind)
 	if (s.found == NO_BLOCK)
 		bpf_loop(ROOM_TRIES_FULL, room_try, &s, 0);
 	hand->cursor = s.cursor;
-	if (s.found == NO_BLOCK) {
-		s.first = SPARE_FIRST;
-		s.end = *(volatile __u32 *)&blocks.spare;
-		bpf_loop(ROOM_TRIES_FULL, room_try, &s, 0);
-	}
 	return s.found;
 }
 
@@ -155,39 +143,53 @@ static __always_inline struct hand *hand_of(enum block_kind kind)
 	return kind == BLOCK_ENTRIES6 ? &room->hand6 : &room->hand4;
 }
 
-static __always_inline struct block_head *hand_block(const struct hand *hand)
+/* The number of its block, and 1 more; 0: it has none. Where a program runs for a process, a packet
+ * may change it. */
+static __always_inline __u32 hand_taken(const struct hand *hand)
 {
-	return hand && hand->taken ? block_head(hand->taken - 1) : 0;
+	return hand ? *(volatile __u32 *)&hand->taken : 0;
 }
 
-/* Entries that one packet may need: a template's, and a connection's. */
-#define ROOM_AT_HAND 2
+/* Entries that one packet may need: of a template that is set aside, of the next one, and a
+ * connection's. */
+#define ROOM_AT_HAND 3
 
 /* Sees that the CPU has a block with room for one packet. Not where entries are taken: a chain of
- * calls has no frame left there. */
-static __always_inline void room_prepare(enum block_kind kind)
+ * calls has no frame left there. A function, as its callers' frames have no room. */
+__noinline int room_prepare(enum block_kind kind)
 {
 	struct hand *hand = hand_of(kind);
-	struct block_head *head = hand_block(hand);
+	__u32 taken = hand_taken(hand), number;
+	struct block_head *head = taken ? block_head(taken - 1) : 0;
 
 	/* It was given back meanwhile, and is another's. */
 	if (head && head->kind != kind)
 		head = 0;
 	if (!hand || (head && bits_of(block_free(head) & ~UNOWNED) >= ROOM_AT_HAND))
-		return;
-	if (head)
+		return 0;
+	number = room_own(hand, kind);
+	if (number == NO_BLOCK && head) /* the last lines of a full table */
+		return 0;
+	if (head && number + 1 != taken)
 		__sync_fetch_and_or(&head->free, UNOWNED);
-	hand->taken = room_own(hand, kind) + 1; /* NO_BLOCK: 0 */
+	*(volatile __u32 *)&hand->taken = number + 1; /* NO_BLOCK: 0 */
+	return 0;
 }
 
 /* Takes a free entry: its index, or 0. */
 static __always_inline __u32 room_take(enum block_kind kind)
 {
-	struct hand *hand = hand_of(kind);
-	struct block_head *head = hand_block(hand);
+	__u32 taken = hand_taken(hand_of(kind));
+	struct block_head *head = taken ? block_head(taken - 1) : 0;
 	__u32 line = head ? room_take_line(head, kind) : 0;
 
-	return line ? (hand->taken - 1) * INDEX_LINES + line : 0;
+	return line ? (taken - 1) * INDEX_LINES + line : 0;
+}
+
+/* Says of a block that it has room in a full table. */
+static __always_inline void room_hint(__u32 number)
+{
+	*(volatile __u32 *)&blocks.hint[number % BLOCK_HINTS] = number + 1;
 }
 
 /* Gives back one that is in no bucket. */
@@ -201,7 +203,7 @@ __noinline int room_give(__u32 index)
 		return 0;
 	was = __sync_fetch_and_or(&head->free, 1ULL << index % INDEX_LINES);
 	if (!(was & ~UNOWNED))
-		*(volatile __u32 *)&blocks.hint[number % BLOCK_HINTS] = number + 1;
+		room_hint(number);
 	return 0;
 }
 

@@ -47,7 +47,7 @@ func TestRefusals(t *testing.T) {
 		{"doctor of half of the devices", []string{"doctor", "--client-dev", "eth0"}, 2, "name both --client-dev and --server-dev"},
 		{"doctor of no device", []string{"doctor", "--client-dev", "nosuch0", "--server-dev", "nosuch0"}, 3, `no such device "nosuch0"`},
 		{"not Ethernet", []string{"attach", "--client-dev", "lo", "--server-dev", "lo"}, 3, "device lo does not carry Ethernet frames"},
-		{"other size", []string{"attach", "--client-dev", "eth0", "--server-dev", "eth0", "--max-connections", "7"}, 3, "sizes are fixed when it is loaded"},
+		{"other size", []string{"attach", "--client-dev", "eth0", "--server-dev", "eth0", "--max-servers", "7"}, 3, "sizes are fixed when it is loaded"},
 		{"unknown verb", []string{"atach"}, 2, `unknown command "atach"`},
 		{"unknown flag", []string{"status", "--bogus"}, 2, "unknown flag: --bogus"},
 		{"unknown output", []string{"status", "-o", "xml"}, 2, `unknown output format "xml" (text or json)`},

@@ -62,6 +62,7 @@ const (
 	LbBlockKindBLOCK_ENTRIES4 LbBlockKind = 1
 	LbBlockKindBLOCK_ENTRIES6 LbBlockKind = 2
 	LbBlockKindBLOCK_BUCKETS  LbBlockKind = 3
+	LbBlockKindBLOCK_RETIRED  LbBlockKind = 4
 )
 
 type LbBlockTable struct {
@@ -77,7 +78,8 @@ type LbBlockTable struct {
 	Used      uint32
 	Counting  uint32
 	Counted   uint32
-	Pad4      [10]uint32
+	Family    [2]uint32
+	Pad4      [8]uint32
 }
 
 type LbBuckets struct {
@@ -549,7 +551,7 @@ type LbPageTable struct {
 	Made  uint32
 	Bound uint32
 	Shift uint32
-	Pad   uint32
+	None  uint32
 }
 
 type LbProof struct {
@@ -874,7 +876,8 @@ type LbSettings struct {
 type LbShapeTable struct {
 	_        structs.HostLayout
 	Geometry uint64
-	Pad      [7]uint64
+	Most     uint32
+	Pad      [13]uint32
 }
 
 type LbStateTable struct {

@@ -132,7 +132,7 @@ func printStatus(w io.Writer, st director.Status, d *api.Status, processes []run
 	}
 	fmt.Fprintf(t, "services\t%d of %d\n", st.Services, st.Capacity.Services)
 	fmt.Fprintf(t, "room for servers\t%d\n", st.Capacity.Servers)
-	fmt.Fprintf(t, "room for connections\t%d\tof each family; there are %d\n", st.Capacity.Connections, st.Connections)
+	fmt.Fprintf(t, "room for connections\t%d\tof IPv4; one of IPv6 takes the room of two; there are %d\n", st.Capacity.Connections, st.Connections)
 	printFull(t, st.Full)
 	printUnproven(t, st.Unproven)
 	printAttack(t, st.Attack)

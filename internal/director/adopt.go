@@ -67,15 +67,10 @@ func (u *upgrade) makeRoom(table *Director, set *element) error {
 		}
 		lines += uint64(i+1) * n // an entry of IPv6 takes two lines
 	}
-	p, err := pagesOf(table.maps.Pages)
-	if err != nil {
-		return err
-	}
-	atHand := uint32(2 * ebpf.MustPossibleCPU()) // of each CPU, a block of each family
-	if need := min(blocksFor(lines+lines/8)+atHand, maxBlocks); p.Bound < need {
-		p.Bound = need
-		if err := table.maps.Pages.Put(uint32(0), p); err != nil {
-			return fmt.Errorf("prepare the connection table: %w", err)
+	if lines > 0 {
+		atHand := uint32(2 * ebpf.MustPossibleCPU()) // of each CPU, a block of each family
+		if err := raiseBound(table.maps.Pages, min(blocksFor(lines+lines/8)+atHand, maxBlocks)); err != nil {
+			return err
 		}
 	}
 	room, err := roomOf(u.next.maps)
@@ -179,7 +174,7 @@ func (a *adopter) flush() error {
 	if a.at != nil {
 		a.at("adopt a batch")
 	}
-	if err := a.table.provide(); err != nil { // or the kernel would allocate each block by itself
+	if _, err := a.table.provide(); err != nil { // or the kernel would allocate each block by itself
 		return err
 	}
 	results, err := enterRecords(a.buffer, a.program, a.records)

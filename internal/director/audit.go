@@ -69,7 +69,7 @@ func (r *AuditReport) Clean() bool {
 type suspect struct {
 	kind     AuditKind
 	family   uint8
-	free     bool // a list is one of free entries; a locality is lblcr's
+	free     bool // a call is of the table by numbers; a locality is lblcr's
 	flow     bpfobj.LbFlow
 	place    bpfobj.LbEndpoint
 	locality bpfobj.LbLocalityKey
@@ -77,7 +77,6 @@ type suspect struct {
 	number   uint32 // of an entry, bucket, node, slot
 	from     uint32
 	tick     uint32
-	list     uint32
 	hash     uint64
 	a, b, c  int64
 }

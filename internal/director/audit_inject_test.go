@@ -121,7 +121,7 @@ func replyEntries(e entry) int {
 // CPU takes one as long as there is other room, also with one more; nil if there is none.
 func (x *injector) fullBlock() *block {
 	x.Helper()
-	const spared = 1 // by each CPU: ROOM_AT_HAND of bpf/table/room.h, less one
+	const spared = 2 // by each CPU: ROOM_AT_HAND of bpf/table/room.h, less one
 	own := map[bpfobj.LbFlow]bool{}
 	for _, flow := range x.flows {
 		own[flow] = true

@@ -17,7 +17,7 @@ type linesView struct {
 	hash  []uint32        // of the entry's flow
 	link  []uint32        // of the entry, with its tag; 0: there is none
 	found []bool          // a bucket leads there
-	odd   map[uint32]bool // the entry's hash, tag or index is not its own
+	odd   map[uint32]bool // the entry's hash, tag or index is another's
 }
 
 func newLinesView(r *blockReader) (*linesView, error) {
@@ -265,13 +265,13 @@ func (v *linesView) unreached(r *bucketReader, index uint32, report func(suspect
 	return nil
 }
 
-// still reads a bucket and what look reads behind it, and reports whether that bucket changed
-// meanwhile, or any was split or merged. line: nil if there is no such bucket.
+// still reads a bucket and what look reads behind it, and reports whether that bucket stayed the same
+// meanwhile: then it was neither split nor merged, whatever became of others. line: nil if there is no
+// such bucket.
 func (r *bucketReader) still(n uint32, look func(*[lineBytes / 4]uint32) error) (line *[lineBytes / 4]uint32, same bool, err error) {
 	if err := r.shape(); err != nil || n >= r.buckets() {
 		return nil, false, err
 	}
-	geometry := r.geometry
 	r.blocks.forget()
 	if line, err = r.bucket(n); line == nil || err != nil {
 		return nil, false, err
@@ -285,10 +285,7 @@ func (r *bucketReader) still(n uint32, look func(*[lineBytes / 4]uint32) error) 
 	if after == nil || err != nil {
 		return nil, false, err
 	}
-	if err := r.shape(); err != nil {
-		return nil, false, err
-	}
-	return line, line[0]&bucketClaimed == 0 && line[0] == after[0] && geometry == r.geometry, nil
+	return line, line[0]&bucketClaimed == 0 && line[0] == after[0], nil
 }
 
 // forget lets the next block be read anew.

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
@@ -168,11 +166,10 @@ func (r *rig) swell(done chan struct{}) (rose, fell int, err error) {
 			}
 		}
 		time.Sleep(50 * time.Millisecond)
-		unused := reader.buckets()
 		if err := waitForPackets(r.maps.Barriers); err != nil {
 			return rose, fell, err
 		}
-		if _, err := r.progs.TrimTable.Run(&ebpf.RunOptions{Data: frameOf(&unused)}); err != nil {
+		if _, err := r.runTrim(); err != nil {
 			return rose, fell, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
@@ -95,10 +96,9 @@ func inUse(c *bpfobj.LbConn) bool { return c.Expires >= deadTime }
 type blockReader struct {
 	maps  *bpfobj.Tables
 	shift uint32
-	page  []byte // of all its blocks
+	page  []byte // all its blocks; of the hash, as many
 	at    uint32 // number of the page
 	here  bool   // it is there
-	keys  []uint32
 }
 
 func (d *Director) newBlockReader() (*blockReader, error) { return readerOf(&d.maps) }
@@ -121,13 +121,6 @@ func (r *blockReader) ranges() (taken, spare uint32, err error) {
 
 // read reads a block; nil if there is none. It is valid until the next one is read.
 func (r *blockReader) read(number uint32) (*block, error) {
-	if number >= spareFirst {
-		lines, err := r.maps.SpareBlocks.LookupBytes(number)
-		if err != nil || lines == nil {
-			return nil, readConnections(err)
-		}
-		return &block{number, lines}, nil
-	}
 	if page := number / pageBlocks; page != r.at {
 		if err := r.readPage(page); err != nil {
 			return nil, err
@@ -137,7 +130,10 @@ func (r *blockReader) read(number uint32) (*block, error) {
 		return nil, nil
 	}
 	size := len(r.page) / pageBlocks
-	at := int(number%pageBlocks)*size + int(r.shift)
+	at := int(number%pageBlocks) * size
+	if number < spareFirst {
+		at += int(r.shift)
+	}
 	return &block{number, r.page[at : at+blockLines*lineBytes]}, nil
 }
 
@@ -148,22 +144,31 @@ func readConnections(err error) error {
 	return fmt.Errorf("read connections: %w", err)
 }
 
-// readPage reads all blocks of a page.
+// readPage reads all blocks of a page, or as many of the hash.
 func (r *blockReader) readPage(page uint32) error {
 	r.at, r.here = page, false
-	var inner *ebpf.Map
-	if err := r.maps.BlockPages.Lookup(page, &inner); err != nil {
-		return readConnections(err)
+	from, first := r.maps.SpareBlocks, page*pageBlocks
+	if page < spareFirst/pageBlocks {
+		from, first = nil, 0
+		err := r.maps.BlockPages.Lookup(page, &from)
+		if errors.Is(err, unix.ENOENT) { // it was taken away between its number and itself
+			return nil
+		}
+		if err != nil {
+			return readConnections(err)
+		}
+		defer from.Close()
 	}
-	defer inner.Close()
+	size := from.ValueSize()
 	if r.page == nil {
-		r.page = make([]byte, pageBlocks*inner.ValueSize())
-		r.keys = make([]uint32, pageBlocks)
+		r.page = make([]byte, pageBlocks*size)
 	}
-	size := inner.ValueSize()
 	for i := range uint32(pageBlocks) {
-		if err := inner.Lookup(i, r.page[i*size:(i+1)*size]); err != nil {
-			return fmt.Errorf("read connections: %w", err)
+		lines := r.page[i*size : (i+1)*size]
+		if err := from.Lookup(first+i, lines); errors.Is(err, ebpf.ErrKeyNotExist) {
+			clear(lines)
+		} else if err != nil {
+			return readConnections(err)
 		}
 	}
 	r.here = true

@@ -85,18 +85,6 @@ func (r *rig) changeConn(index uint32, change func(*bpfobj.LbConn)) {
 	r.changeBlock(index/indexLines, func(b *block) { change(b.conn(index % indexLines)) })
 }
 
-// changeLine sets the bit by which a line is free, or clears it.
-func (r *rig) changeLine(index uint32, free bool) {
-	r.Helper()
-	r.changeBlock(index/indexLines, func(b *block) {
-		bits := b.free() &^ (1 << (index % indexLines))
-		if free {
-			bits |= 1 << (index % indexLines)
-		}
-		binary.NativeEndian.PutUint64(b.lines[unsafe.Offsetof(bpfobj.LbBlockHead{}.Free):], bits)
-	})
-}
-
 // bucketOfEntry is the number of the bucket that an entry belongs to, and a copy of its words.
 func (r *rig) bucketOfEntry(e *entry) (n uint32, words [lineBytes / 4]uint32) {
 	r.Helper()
@@ -109,17 +97,6 @@ func (r *rig) bucketOfEntry(e *entry) (n uint32, words [lineBytes / 4]uint32) {
 		r.Fatalf("there is no bucket %d", n)
 	}
 	return n, *line
-}
-
-// changeBucket changes the words of a bucket: its control word, its slots, and the head of its chain.
-func (r *rig) changeBucket(n uint32, change func(*[lineBytes / 4]uint32)) {
-	r.Helper()
-	var number uint32
-	r.must(r.maps.BucketBlocks.Lookup(n/blockEntries, &number))
-	if number == 0 {
-		r.Fatalf("there is no bucket %d", n)
-	}
-	r.changeBlock(number-1, func(b *block) { change(b.bucket(1 + n%blockEntries)) })
 }
 
 // slotOf is the slot of an entry in its bucket; 0 if it has none.
@@ -136,7 +113,7 @@ func slotOf(words [lineBytes / 4]uint32, index uint32) int {
 // also of those that are dead or over.
 func (r *rig) inTable(f model.Family) (all []entry) {
 	r.Helper()
-	r.must(r.eachEntry(r.Context(), f, func(e *entry) error {
+	r.must(r.eachEntry(context.Background(), f, func(e *entry) error {
 		all = append(all, *e)
 		return nil
 	}))
@@ -178,7 +155,7 @@ func (r *rig) allBlocks() (all []*block) {
 	r.Helper()
 	reader, err := r.newBlockReader()
 	r.must(err)
-	r.must(reader.eachBlock(r.Context(), func(b *block) error {
+	r.must(reader.eachBlock(context.Background(), func(b *block) error {
 		all = append(all, &block{b.number, slices.Clone(b.lines)})
 		return nil
 	}))
@@ -268,7 +245,11 @@ func (r *rig) poke(at spot, size asm.Size, value uint64) {
 // change changes a value by an atomic operation.
 func (r *rig) change(at spot, op asm.AtomicOp, size asm.Size, value uint64) {
 	r.Helper()
-	r.damage(at, func(offset int16) asm.Instruction { return op.Mem(asm.R0, asm.R2, size, offset) }, value)
+	r.damage(at, func(offset int16) asm.Instruction {
+		ins := op.Mem(asm.R0, asm.R2, size, offset)
+		ins.Constant = int64(op >> 8) // which the library leaves 0: an addition
+		return ins
+	}, value)
 }
 
 // setFree lets a line count as free, or as taken, which it did not before.

@@ -146,44 +146,46 @@ func (r *bucketReader) members(line *[lineBytes / 4]uint32) (slots, chain []uint
 	return slots, chain, nil
 }
 
-// find is the entry of a flow; nil if there is none.
-func (r *bucketReader) find(flow *bpfobj.LbFlow) (*entry, error) {
+// find is the entry of a flow; nil if there is none. It may have missed one if its bucket was not the
+// same meanwhile.
+func (r *bucketReader) find(flow *bpfobj.LbFlow) (found *entry, same bool, err error) {
 	hash := hashFlow(&r.secret, flow)
-	line, err := r.bucket(r.bucketOf(uint32(hash)))
-	if line == nil || err != nil {
-		return nil, err
+	if err := r.shape(); err != nil {
+		return nil, false, err
 	}
-	slots, chain, err := r.members(line)
-	if err != nil {
-		return nil, err
-	}
-	for i, word := range append(slots, chain...) {
-		if i < len(slots) && word&^indexMask != tagOf(hash) {
-			continue
-		}
-		e, err := r.entry(word)
+	n := r.bucketOf(uint32(hash))
+	_, same, err = r.still(n, func(line *[lineBytes / 4]uint32) error {
+		slots, chain, err := r.members(line)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if e != nil && e.Flow == *flow {
-			return e, nil
+		for i, word := range append(slots, chain...) {
+			if i < len(slots) && word&^indexMask != tagOf(hash) {
+				continue
+			}
+			if e, err := r.entry(word); err != nil {
+				return err
+			} else if e != nil && e.Flow == *flow {
+				found = e
+				return nil
+			}
 		}
-	}
-	return nil, nil
+		return nil
+	})
+	return found, same && r.bucketOf(uint32(hash)) == n, err
 }
 
-// findTries is how often a look-up is repeated that found nothing: an entry may be given another
-// slot just then.
-const findTries = 3
+// findTries is how often a look-up is repeated that found nothing while its bucket changed.
+const findTries = 64
 
 // connOf is the entry of a client's flow; nil if there is none.
 func (d *Director) connOf(flow bpfobj.LbFlow) (*entry, error) {
+	r, err := d.newBucketReader()
+	if err != nil {
+		return nil, err
+	}
 	for range findTries {
-		r, err := d.newBucketReader()
-		if err != nil {
-			return nil, err
-		}
-		if e, err := r.find(&flow); e != nil || err != nil {
+		if e, same, err := r.find(&flow); e != nil || same || err != nil {
 			return e, err
 		}
 	}

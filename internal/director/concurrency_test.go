@@ -127,7 +127,9 @@ func concurrentGrowth(t *testing.T, provided bool) {
 				return
 			case <-time.After(20 * time.Millisecond):
 			}
-			if err := errors.Join(r.provide(), r.trim()); err != nil {
+			_, provided := r.provide()
+			_, trimmed := r.trim()
+			if err := errors.Join(provided, trimmed); err != nil {
 				t.Error(err)
 				return
 			}
@@ -174,11 +176,13 @@ func concurrentGrowth(t *testing.T, provided bool) {
 		if n := inUse(); n <= 2*pagesAhead*pageBlocks {
 			t.Errorf("round %d: %d blocks for %d connections", round, n, more)
 		}
-		if grown < 4*before {
+		// Without a process all blocks stay, and an eighth of the buckets for them.
+		changes := provided || round == 0
+		if changes && grown < 4*before {
 			t.Errorf("round %d: %d buckets became %d by %d connections", round, before, grown, more)
 		}
 		r.atLast(time.Minute, "the others end", func() bool { return r.conns() == known })
-		r.atLast(2*time.Minute, "there are fewer buckets", func() bool { return r.buckets() < grown/4 })
+		r.atLast(2*time.Minute, "there are fewer buckets", func() bool { return !changes || r.buckets() < grown/4 })
 		if provided {
 			r.atLast(2*time.Minute, "blocks are given back", func() bool { return inUse() <= pagesAhead*pageBlocks })
 		}

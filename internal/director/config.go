@@ -4,6 +4,7 @@ package director
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -103,11 +104,17 @@ func editConfig(m *ebpf.Map, change func(*bpfobj.LbConfigTable)) error {
 	return nil
 }
 
+// configs is what the kernel writes a configuration to: a listing reads it for each page of the
+// connection table.
+var configs = sync.Pool{New: func() any { return new(bpfobj.LbConfigTable) }}
+
 func readConfig(m *ebpf.Map) (c bpfobj.LbConfigTable, err error) {
-	if err := m.Lookup(uint32(0), &c); err != nil {
+	read := configs.Get().(*bpfobj.LbConfigTable)
+	defer configs.Put(read)
+	if err := m.Lookup(uint32(0), read); err != nil {
 		return c, fmt.Errorf("read the configuration: %w", err)
 	}
-	return c, nil
+	return *read, nil
 }
 
 func (d *Director) config() (bpfobj.LbSettings, error) {

@@ -99,7 +99,7 @@ func (r *connReader) block(b *block) error {
 	if step(b.kind()) == 0 {
 		return nil
 	}
-	if page := b.number / pageBlocks; r.servers == nil || page != r.page || b.number >= spareFirst {
+	if page := b.number / pageBlocks; r.servers == nil || page != r.page {
 		r.page = page
 		if err := r.refresh(); err != nil {
 			return err
@@ -200,15 +200,8 @@ func (d *Director) call(number uint32) (*bpfobj.LbCall, error) {
 // connBatch is how many entries one system call reads.
 const connBatch = 4096
 
-// eachBatch reads a hash map: it calls for some elements, and then for the next ones in
-// the same memory.
-func eachBatch[K, V any](m *ebpf.Map, call func([]K, []V) error) error {
-	keys, values := make([]K, connBatch), make([]V, connBatch)
-	return eachRead(m, keys, values, func(n int) error { return call(keys[:n], values[:n]) })
-}
-
-// eachRead is likewise, of elements whose types are known when it runs: it reads into two
-// slices, and calls with the number of those that were read.
+// eachRead reads a hash map, of elements whose types are known when it runs: it reads some into two
+// slices, calls with the number of those that were read, and goes on.
 func eachRead(m *ebpf.Map, keys, values any, call func(n int) error) error {
 	var cursor ebpf.MapBatchCursor
 	for {

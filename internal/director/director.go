@@ -321,8 +321,8 @@ func (d *Director) checkSizes(s Sizes) error {
 	if err != nil {
 		return err
 	}
-	if s.Connections != 0 {
-		s.Connections = roomFor(blocksFor(uint64(s.Connections)))
+	if s.Connections <= capacity.Connections { // an upgrade may have given it more room
+		s.Connections = 0
 	}
 	for _, c := range []struct {
 		what       string

@@ -183,7 +183,7 @@ func TestFastPathFollowsOneWay(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"one direction": {
 			{"S", false, "SYN_RECV"}, {"A", true, "ESTABLISHED"}, {"PA", true, "ESTABLISHED"}, {"FA", true, "FIN_WAIT"},
-			{"A", true, "FIN_WAIT"}, {"R", false, "CLOSE"},
+			{"A", true, "FIN_WAIT"}, {"R", true, "CLOSE"},
 		},
 		"both": {
 			{"S", false, "SYN_RECV"}, {"A", true, "ESTABLISHED"}, {"", false, "ESTABLISHED"}, {"PA", true, "ESTABLISHED"},

@@ -104,7 +104,7 @@ func TestFastPathFollows(t *testing.T) {
 				{"first FIN", true, "FA", true, "FIN_WAIT"},
 				{"second FIN", false, "FA", true, "TIME_WAIT"},
 				{"last ACK", true, "A", true, "TIME_WAIT"},
-				{"reset: it ends much earlier", false, "R", false, "CLOSE"},
+				{"reset", false, "R", true, "CLOSE"},
 			} {
 				packet := func(client string) []byte {
 					if c.fromServer {

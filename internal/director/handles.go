@@ -48,7 +48,7 @@ func (d *Director) Grow(connections uint32) error {
 	if err != nil {
 		return err
 	}
-	return addPages(d.maps.BlockPages, d.maps.Pages, min(blocksFor(uint64(connections)), p.Bound))
+	return addPages(d.maps.BlockPages, d.maps.Pages, min(blocksFor(uint64(connections)), p.Bound), 0)
 }
 
 // EmptyConnections makes the connection table of an unpinned director as it was when it was made.

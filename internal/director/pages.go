@@ -14,12 +14,17 @@ type ConnectionPages struct {
 	r      connReader
 	page   []model.Connection
 	blocks *blockReader
+	taken  uint32 // blocks in pages, when it began
+	spare  uint32 // and others
 	next   uint32 // the block that is read next
 	ended  error
 }
 
-// pageEntries is how many entries a page has at least, unless it is the last one.
-const pageEntries = 1024
+// So many blocks are read at a time, all of a page of the table, unless so many entries were found.
+const (
+	blocksAtOnce = 64
+	pageEntries  = 1024
+)
 
 // ConnectionPages begins to read the table.
 func (d *Director) ConnectionPages(f ConnectionFilter) *ConnectionPages {
@@ -45,24 +50,25 @@ func (p *ConnectionPages) Next() ([]model.Connection, error) {
 	return p.page, p.ended
 }
 
-// fill reads blocks until there are enough entries.
+// fill reads some blocks as they are now.
 func (p *ConnectionPages) fill() (err error) {
 	if p.blocks == nil {
 		if p.blocks, err = p.r.d.newBlockReader(); err != nil {
 			return err
 		}
+		if p.taken, p.spare, err = p.blocks.ranges(); err != nil {
+			return err
+		}
 	}
-	taken, spare, err := p.blocks.ranges()
-	if err != nil {
-		return err
-	}
-	for ; p.next < taken+spare; p.next++ {
-		if len(p.page) >= pageEntries {
+	p.blocks.forget()
+	p.r.page = ^uint32(0)
+	for end := p.next + blocksAtOnce; p.next < p.taken+p.spare; p.next++ {
+		if len(p.page) >= pageEntries || p.next >= end {
 			return nil
 		}
 		number := p.next
-		if number >= taken {
-			number += spareFirst - taken
+		if number >= p.taken {
+			number += spareFirst - p.taken
 		}
 		b, err := p.blocks.read(number)
 		if err != nil {

@@ -8,8 +8,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,10 +34,6 @@ const (
 	aheadShare = 8
 	// memoryShare is the part of the memory that the table may take.
 	memoryShare = 16
-	// trimInterval is how often it looks whether the table has become smaller.
-	trimInterval = time.Second
-	// provideInterval is how often a provider looks.
-	provideInterval = 50 * time.Millisecond
 )
 
 func pagesOf(m *ebpf.Map) (p bpfobj.LbPageTable, err error) {
@@ -94,7 +92,7 @@ func provision(maps map[string]*ebpf.Map, connections uint32) error {
 			return err
 		}
 		const pageBytes = 1 << 15
-		bound = uint32(min(limit/memoryShare/pageBytes*pageBlocks, spareFirst))
+		bound = uint32(min(limit/memoryShare/pageBytes*pageBlocks, uint64(blocksFor(MaxConnections))))
 	}
 	shift, err := lineShift()
 	if err != nil {
@@ -109,7 +107,7 @@ func provision(maps map[string]*ebpf.Map, connections uint32) error {
 	if err := pages.Put(uint32(0), p); err != nil {
 		return fmt.Errorf("prepare the connection table: %w", err)
 	}
-	return addPages(maps["block_pages"], pages, min(bound, pagesAhead*pageBlocks))
+	return addPages(maps["block_pages"], pages, min(bound, pagesAhead*pageBlocks), 0)
 }
 
 // empty makes a connection table that no program uses as it was when it was made; its pages stay.
@@ -176,12 +174,14 @@ func memberOffset(in btf.Type, name string) (uint32, bool) {
 // pagesAtOnce is how many pages are made known at once: the kernel then waits for packets under way.
 const pagesAtOnce = 64
 
-// addPages makes pages until there are so many blocks in them.
-func addPages(outer, pages *ebpf.Map, blocks uint32) error {
+// addPages makes pages until there are so many blocks in them. taken: so many are in use, whatever a
+// process said that was killed while it took pages away.
+func addPages(outer, pages *ebpf.Map, blocks, taken uint32) error {
 	p, err := pagesOf(pages)
 	if err != nil {
 		return err
 	}
+	p.Made = max(p.Made, (taken+pageBlocks-1)/pageBlocks*pageBlocks)
 	for end := min((blocks+pageBlocks-1)/pageBlocks, spareFirst/pageBlocks); p.Made/pageBlocks < end; {
 		first := p.Made / pageBlocks
 		n := min(end-first, pagesAtOnce)
@@ -197,27 +197,34 @@ func addPages(outer, pages *ebpf.Map, blocks uint32) error {
 }
 
 // putPages makes n pages, from a number on.
-func putPages(outer *ebpf.Map, first, n uint32) (err error) {
+func putPages(outer *ebpf.Map, first, n uint32) error {
 	var made []*ebpf.Map
 	defer func() {
 		for _, m := range made {
 			m.Close()
 		}
 	}()
-	keys, descriptors := make([]uint32, n), make([]uint32, n)
-	for i := range n {
+	for range n {
 		m, err := newPage()
 		if err != nil {
 			return err
 		}
 		made = append(made, m)
-		keys[i], descriptors[i] = first+i, uint32(m.FD())
 	}
-	_, err = outer.BatchUpdate(keys, descriptors, nil)
+	return setPages(outer, first, made)
+}
+
+// setPages puts pages there, from a number on.
+func setPages(outer *ebpf.Map, first uint32, pages []*ebpf.Map) error {
+	keys, descriptors := make([]uint32, len(pages)), make([]uint32, len(pages))
+	for i, m := range pages {
+		keys[i], descriptors[i] = first+uint32(i), uint32(m.FD())
+	}
+	_, err := outer.BatchUpdate(keys, descriptors, nil)
 	if !errors.Is(err, ebpf.ErrNotSupported) {
 		return err
 	}
-	for i, m := range made {
+	for i, m := range pages {
 		if err := outer.Put(keys[i], m); err != nil {
 			return err
 		}
@@ -245,16 +252,13 @@ func initFlowSecret(m *ebpf.Map) error {
 	})
 }
 
-// provide adds the pages that the table needs soon.
-func (d *Director) provide() error {
+// provide adds the pages that the table needs soon, and says which blocks were in use before.
+func (d *Director) provide() (bpfobj.LbBlockTable, error) {
 	p, b, err := d.blocks()
-	if err != nil {
-		return err
+	if err == nil && ahead(p, b) > p.Made {
+		err = addPages(d.maps.BlockPages, d.maps.Pages, ahead(p, b), b.Taken)
 	}
-	if want := ahead(p, b); want > p.Made {
-		return addPages(d.maps.BlockPages, d.maps.Pages, want)
-	}
-	return nil
+	return b, err
 }
 
 // blocks says which there are, and which are in use.
@@ -270,104 +274,209 @@ func (d *Director) blocks() (p bpfobj.LbPageTable, b bpfobj.LbBlockTable, err er
 
 // ahead is how many blocks in pages there are to be.
 func ahead(p bpfobj.LbPageTable, b bpfobj.LbBlockTable) uint32 {
-	want := b.Taken + max(pagesAhead*pageBlocks, b.Taken/aheadShare)
-	if b.Spare > 0 {
-		want = max(want, p.Made+pagesAhead*pageBlocks)
-	}
-	return min(want, p.Bound)
+	return min(b.Taken+max(pagesAhead*pageBlocks, b.Taken/aheadShare), p.Bound)
 }
 
-// trim takes memory from a table that has become smaller. Blocks of buckets are given back only if
-// no packet is under way that may have found them in use.
-func (d *Director) trim() error {
+// trim takes memory from a table that has become smaller, some at a time: how many blocks and pages it
+// took.
+func (d *Director) trim() (int, error) {
 	p, b, err := d.blocks()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	used := b.Taken + b.Spare
 	small := used <= pagesAhead*pageBlocks && p.Made <= 2*pagesAhead*pageBlocks
 	if small || b.Free < used*blockEntries/2 && p.Made < 2*ahead(p, b) {
-		return nil
-	}
-	var s bpfobj.LbShapeTable
-	if err := d.maps.Shape.Lookup(uint32(0), &s); err != nil {
-		return fmt.Errorf("read the connection table: %w", err)
+		return d.clearPages(&p)
 	}
 	if err := waitForPackets(d.maps.Barriers); err != nil {
-		return err
+		return 0, err
 	}
-	unused := uint32(s.Geometry)
-	if _, err := d.progs.TrimTable.Run(&ebpf.RunOptions{Data: frameOf(&unused)}); err != nil {
-		return fmt.Errorf("take memory from the connection table: %w", err)
+	done, err := d.runTrim()
+	if err != nil {
+		return 0, err
 	}
-	return d.takePages()
+	n, err := d.takePages()
+	return done + n, err
 }
 
-// takePages takes the pages away that are not wanted ahead any more. Packets that still know of them
-// have passed before it looks whether one was taken.
-func (d *Director) takePages() error {
+// runTrim has blocks given back: how many.
+func (d *Director) runTrim() (int, error) {
+	n, err := d.progs.TrimTable.Run(&ebpf.RunOptions{Data: make([]byte, 14)})
+	if err != nil {
+		return 0, fmt.Errorf("take memory from the connection table: %w", err)
+	}
+	return int(n), nil
+}
+
+// takePages takes pages away that are not wanted ahead any more: how many. Packets that still know of
+// them have passed before it looks whether one was taken.
+func (d *Director) takePages() (int, error) {
 	p, b, err := d.blocks()
 	if err != nil {
+		return 0, err
+	}
+	if wanted := (ahead(p, b) + pageBlocks - 1) / pageBlocks * pageBlocks; p.Made >= wanted+pagesAhead*pageBlocks {
+		p.Made = max(wanted, p.Made-min(p.Made, pagesTaken*pageBlocks))
+		if err := d.lowerMade(&p); err != nil {
+			return 0, fmt.Errorf("take memory from the connection table: %w", err)
+		}
+	}
+	return d.clearPages(&p)
+}
+
+// clearPages takes the pages away that programs do not take any more: how many. It begins at the upper
+// end, so that what is left if it is killed begins where these do.
+func (d *Director) clearPages(p *bpfobj.LbPageTable) (int, error) {
+	first := p.Made / pageBlocks
+	end, err := d.pagesFrom(first, p.None)
+	if err == nil && end > first {
+		err = d.replacePages(p, first, end)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("take memory from the connection table: %w", err)
+	}
+	return int(end - first), nil
+}
+
+// lowerMade says that there are fewer pages, and raises that again if one of them was taken meanwhile.
+func (d *Director) lowerMade(p *bpfobj.LbPageTable) error {
+	if err := d.maps.Pages.Put(uint32(0), *p); err != nil {
 		return err
-	}
-	made := (ahead(p, b) + pageBlocks - 1) / pageBlocks * pageBlocks
-	if p.Made < made+pagesAhead*pageBlocks {
-		return nil
-	}
-	was := p.Made
-	p.Made = made
-	if err := d.maps.Pages.Put(uint32(0), p); err != nil {
-		return fmt.Errorf("take memory from the connection table: %w", err)
 	}
 	if err := waitForPackets(d.maps.Barriers); err != nil {
 		return err
 	}
-	if _, b, err = d.blocks(); err != nil {
+	_, b, err := d.blocks()
+	if err != nil || b.Taken <= p.Made {
 		return err
 	}
-	if b.Taken > p.Made {
-		p.Made = (b.Taken + pageBlocks - 1) / pageBlocks * pageBlocks
-		if err := d.maps.Pages.Put(uint32(0), p); err != nil {
-			return fmt.Errorf("take memory from the connection table: %w", err)
+	p.Made = (b.Taken + pageBlocks - 1) / pageBlocks * pageBlocks
+	return d.maps.Pages.Put(uint32(0), *p)
+}
+
+// pagesFrom is the end of the pages from a number on.
+func (d *Director) pagesFrom(first, none uint32) (end uint32, err error) {
+	for end = first; end < d.maps.BlockPages.MaxEntries(); end++ {
+		var id uint32
+		err := d.maps.BlockPages.Lookup(end, &id)
+		if errors.Is(err, ebpf.ErrKeyNotExist) || err == nil && id == none {
+			break
+		}
+		if err != nil {
+			return end, err
 		}
 	}
-	for page := p.Made / pageBlocks; page < was/pageBlocks; page++ {
-		if err := d.maps.BlockPages.Delete(page); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("take memory from the connection table: %w", err)
+	return end, nil
+}
+
+// replacePages puts the empty page in place of others: the kernel waits for packets under way
+// for many of them at once, but for each that it deletes.
+func (d *Director) replacePages(p *bpfobj.LbPageTable, first, end uint32) error {
+	none, err := ebpf.NewMapFromID(ebpf.MapID(p.None))
+	if err != nil { // it stands for none
+		if none, err = newPage(); err != nil {
+			return err
 		}
+		info, err := none.Info()
+		if err != nil {
+			return errors.Join(err, none.Close())
+		}
+		id, _ := info.ID()
+		p.None = uint32(id)
+		if err := d.maps.Pages.Put(uint32(0), *p); err != nil {
+			return errors.Join(err, none.Close())
+		}
+	}
+	defer none.Close()
+	for end > first {
+		n := min(end-first, pagesAtOnce)
+		if err := setPages(d.maps.BlockPages, end-n, slices.Repeat([]*ebpf.Map{none}, int(n))); err != nil {
+			return err
+		}
+		end -= n
 	}
 	return nil
 }
 
+// pagesTaken are taken away at once, at most: meanwhile none is added.
+const pagesTaken = 1024
+
 // handleLife is for how long a provider uses a handle: the director may be replaced.
 const handleLife = 10 * time.Second
 
+// Intervals at which a provider looks: at the table, whose interval becomes longer while nothing
+// happens there, and likewise whether memory can be taken away; after an error, and where there is no
+// director.
+const (
+	provideInterval = 50 * time.Millisecond
+	provideLongest  = 400 * time.Millisecond
+	trimInterval    = time.Second
+	trimLongest     = 16 * time.Second
+	provideAgain    = time.Second
+)
+
 // Provide adds memory to the connection table of the network namespace's director ahead of need,
-// until the context is done. One process does so. It reports an error, and nil after some time without
-// one: packets go on without.
+// until the context is done. One process does so at a time. It reports an error, and nil after some
+// time without one: packets go on without.
 func Provide(ctx context.Context, report func(error)) {
+	for ctx.Err() == nil {
+		// Of the network namespace, as the director is: another process cannot have it meanwhile.
+		one, err := net.ListenPacket("unixgram", "@imbang/memory")
+		if err != nil {
+			wait(ctx, provideAgain)
+			continue
+		}
+		provideAlone(ctx, report)
+		one.Close()
+	}
+}
+
+func provideAlone(ctx context.Context, report func(error)) {
 	for ctx.Err() == nil {
 		d, err := Open()
 		if err == nil {
 			err = d.provideFor(ctx, handleLife)
 			d.Close()
 		}
-		if !errors.Is(err, ErrNotLoaded) {
+		if errors.Is(err, ErrNotLoaded) {
+			report(nil)
+		} else {
 			report(err)
 		}
-		wait(ctx, provideInterval)
+		if err != nil {
+			wait(ctx, provideAgain)
+		}
 	}
 }
 
 func (d *Director) provideFor(ctx context.Context, life time.Duration) error {
-	trimmed := time.Now()
-	for end := time.Now().Add(life); time.Now().Before(end) && ctx.Err() == nil; wait(ctx, provideInterval) {
-		err := d.provide()
-		if err == nil && time.Since(trimmed) >= trimInterval {
-			err, trimmed = d.trim(), time.Now()
+	interval, pause, trimmed := provideInterval, trimInterval, time.Now()
+	var before bpfobj.LbBlockTable
+	for end := time.Now().Add(life); time.Now().Before(end) && ctx.Err() == nil; wait(ctx, interval) {
+		if !stillThere(d.lock) {
+			return ErrNotLoaded
 		}
+		b, err := d.provide()
 		if err != nil {
 			return err
+		}
+		if interval = min(2*interval, provideLongest); b.Taken != before.Taken || b.Spare != before.Spare {
+			interval = provideInterval
+		}
+		before = b
+		if time.Since(trimmed) < pause {
+			continue
+		}
+		n, err := d.trim()
+		if err != nil {
+			return err
+		}
+		if pause = min(2*pause, trimLongest); n > 0 {
+			pause = trimInterval
+		}
+		if trimmed = time.Now(); n >= pagesTaken { // there is more
+			trimmed = trimmed.Add(-pause)
 		}
 	}
 	return nil

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"imbang/internal/bpfobj"
 	"imbang/internal/bpfobj/lbtest"
 	"imbang/internal/model"
@@ -126,9 +124,8 @@ func TestRaceSweepReshaped(t *testing.T) {
 // trimTable gives the blocks back that are not used, as a process does that has waited for packets.
 func (x *interleaved) trimTable() {
 	x.Helper()
-	unused := x.buckets()
 	x.onCPU(cpuB, func() error {
-		_, err := x.progs.TrimTable.Run(&ebpf.RunOptions{Data: frameOf(&unused)})
+		_, err := x.runTrim()
 		return err
 	})
 }

@@ -171,7 +171,7 @@ func TestRaceExpiryOfRecycled(t *testing.T) {
 }
 
 // Likewise, and the stranger's connection ends at the very time at which the first
-// client's did: the incarnation tells them apart.
+// client's did: the incarnation distinguishes them.
 func TestRaceExpiryOfSameTime(t *testing.T) {
 	for name, at := range map[string]lbtest.LbHookPoint{"fast path": lbtest.LbHookPointPOINT_CONN_COUNT, "whole path": lbtest.LbHookPointPOINT_CONN_EXTEND} {
 		t.Run(name, func(t *testing.T) {

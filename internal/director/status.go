@@ -33,12 +33,11 @@ type Status struct {
 
 // Tables is the memory of the connection table.
 type Tables struct {
-	Bytes  uint64 `json:"bytes"` // of all blocks, and of the tables of replies by the kernel's account
-	Made   uint32 `json:"made"`  // blocks in pages, of 4032 bytes
-	Taken  uint32 `json:"taken"` // of them in use, or used before
-	Spare  uint32 `json:"spare"` // blocks that the kernel allocated, as no process had added pages
-	Bound  uint32 `json:"bound"` // blocks that may be in use
-	Bucket uint32 `json:"buckets"`
+	Bytes  uint64 `json:"bytes"`  // of all blocks, and of the tables of replies by the kernel's account
+	Blocks uint32 `json:"blocks"` // that there are, of 4032 bytes
+	Spare  uint32 `json:"spare"`  // of them, in use or used before: the kernel allocated each, as no process had added pages
+	Bound  uint32 `json:"bound"`  // blocks that may be in use
+	Used   uint32 `json:"used"`   // room that connections and templates take, in connections of IPv4: as of the last sweep
 }
 
 // Full is when the table had no room for a connection, or the kernel no memory.
@@ -143,13 +142,9 @@ func (d *Director) tables() (t Tables, err error) {
 	if err != nil {
 		return t, err
 	}
-	var s bpfobj.LbShapeTable
-	if err := d.maps.Shape.Lookup(uint32(0), &s); err != nil {
-		return t, fmt.Errorf("read the connection table: %w", err)
-	}
-	t = Tables{Made: p.Made, Taken: b.Taken, Spare: b.Spare, Bound: p.Bound, Bucket: uint32(s.Geometry)}
+	t = Tables{Blocks: p.Made + b.Spare, Spare: b.Spare, Bound: p.Bound, Used: b.Used}
 	t.Bytes, err = mapMemory(d.maps.Reverse4, d.maps.Reverse6)
-	t.Bytes += (uint64(p.Made) + uint64(b.Spare)) * blockBytes
+	t.Bytes += uint64(t.Blocks) * blockBytes
 	return t, err
 }
 

@@ -258,7 +258,7 @@ func (u *upgrade) load() error {
 	if u.result.Plan.Count(Adopted) == 0 {
 		return nil
 	}
-	if err := provision(u.next.maps, formerRoom(u.cur)); err != nil {
+	if err := provisionAs(u.cur, u.next.maps); err != nil {
 		return err
 	}
 	// Without records it makes the first buckets: packets open connections from the word on.
@@ -272,15 +272,31 @@ func (u *upgrade) load() error {
 	return nil
 }
 
-// formerRoom is how many connections of each family the earlier build was to have room for; 0 if that was
-// not chosen.
-func formerRoom(cur *pinnedBuild) uint32 {
-	const notChosen = 1 << 20 // the default of conns4
-	n := cur.maps[formerTables[0]].MaxEntries()
-	if n == notChosen {
-		return 0
+// provisionAs makes what a new connection table has, with room for as many connections of each family
+// as the earlier build had, or more if that was not chosen.
+func provisionAs(cur *pinnedBuild, maps map[string]*ebpf.Map) error {
+	const usual = 1 << 20 // the default of conns4
+	n := min(cur.maps[formerTables[0]].MaxEntries(), MaxConnections)
+	if n != usual {
+		return provision(maps, n)
 	}
-	return min(n, MaxConnections)
+	if err := provision(maps, 0); err != nil {
+		return err
+	}
+	return raiseBound(tableOf(maps, "pages"), blocksFor(usual))
+}
+
+// raiseBound lets a connection table have so many blocks, if it may have fewer.
+func raiseBound(pages *ebpf.Map, blocks uint32) error {
+	p, err := pagesOf(pages)
+	if err != nil || p.Bound >= blocks {
+		return err
+	}
+	p.Bound = blocks
+	if err := pages.Put(uint32(0), p); err != nil {
+		return fmt.Errorf("prepare the connection table: %w", err)
+	}
+	return nil
 }
 
 // pin pins the new build, and signs it at last.

@@ -374,7 +374,7 @@ func TestUpgradeMakesPages(t *testing.T) {
 	r.open(Sizes{})
 	tables, err := r.tables()
 	r.must(err)
-	if tables.Spare != 0 || tables.Made <= pagesAhead*pageBlocks {
+	if tables.Spare != 0 || tables.Blocks <= pagesAhead*pageBlocks {
 		t.Errorf("%+v", tables)
 	}
 	r.wantClean("upgraded")

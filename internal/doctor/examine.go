@@ -48,10 +48,18 @@ func examineDirector(r report, f Facts) {
 	switch n, room := f.Connections[0]+2*f.Connections[1], uint64(f.Capacity); {
 	case room == 0:
 	case n >= room:
-		r.problem("imbang settings drop_entry=1", "the connection table is full (%d of IPv4, %d of IPv6): new ones are dropped; more room needs imbang detach, then attach --max-connections %d", f.Connections[0], f.Connections[1], 2*room)
+		r.problem("imbang settings drop_entry=1", "the connection table is full (%d of IPv4, %d of IPv6): new ones are dropped%s", f.Connections[0], f.Connections[1], moreRoom(room))
 	case n*10 >= room*8:
-		r.warn("imbang settings drop_entry=1", "%d%% of the connection table is in use (%d connections of IPv4, %d of IPv6); more room needs imbang detach, then attach --max-connections %d", n*100/room, f.Connections[0], f.Connections[1], 2*room)
+		r.warn("imbang settings drop_entry=1", "%d%% of the connection table is in use (%d connections of IPv4, %d of IPv6)%s", n*100/room, f.Connections[0], f.Connections[1], moreRoom(room))
 	}
+}
+
+// moreRoom says how a director gets room for more connections, if any can have it.
+func moreRoom(room uint64) string {
+	if room >= director.MaxConnections {
+		return ""
+	}
+	return fmt.Sprintf("; more room needs imbang detach, then attach --max-connections %d", min(2*room, director.MaxConnections))
 }
 
 func (f Facts) mode() director.Mode {

@@ -76,6 +76,7 @@ var (
 	svcOpened        = metric{"imbang_service_connections_opened_total", "Connections of the service.", prometheus.CounterValue, []string{"service_key"}}
 	connections      = metric{"imbang_connections", "Entries of the connection table, templates left out.", prometheus.GaugeValue, nil}
 	capacity         = metric{"imbang_connections_capacity", "Room for connections of IPv4; one of IPv6 takes the room of two.", prometheus.GaugeValue, nil}
+	room             = metric{"imbang_connections_room_used", "Room that connections and templates take, in connections of IPv4.", prometheus.GaugeValue, nil}
 	packets          = metric{"imbang_unforwarded_packets_total", "Packets that were not forwarded, by verdict and reason.", prometheus.CounterValue, []string{"verdict", "reason"}}
 	attached         = metric{"imbang_attached", "1 for each program on a device.", prometheus.GaugeValue, []string{"role", "device", "hook"}}
 	syncUp           = metric{"imbang_sync_up", "1 if the role of connection synchronization runs.", prometheus.GaugeValue, syncRole}
@@ -215,6 +216,7 @@ func (w writer) service(s *model.ServiceStatus) {
 func (w writer) director(s *director.Status) {
 	w.put(connections, float64(s.Connections))
 	w.put(capacity, float64(s.Capacity.Connections))
+	w.put(room, float64(s.Tables.Used))
 	w.put(flood, one(s.Attack.Now))
 	for _, a := range s.Attachments {
 		w.put(attached, 1, a.Role, a.Device, string(a.Hook))
