@@ -152,6 +152,9 @@ static __always_inline __u64 sweep_table(struct clock *c, __u64 now)
 	__u32 all = blocks_used();
 	struct walk w = { .now = now, .at = c->cursor, .end = c->cursor + SWEEP_BLOCKS };
 
+	/* Linux 6.1 would take out what the first step does not do. */
+	w.due = w.late = w.line = unknown_zero();
+	w.used = unknown_zero();
 	w.until = bpf_ktime_get_ns() + SWEEP_LONGEST;
 	if (TIMERS_OFF) {
 		w.end = all;
