@@ -185,15 +185,16 @@ func concurrentGrowth(t *testing.T, provided bool) {
 		}
 		// Without a process all blocks stay, and an eighth of the buckets for them.
 		changes := provided || round == 0
-		if changes && grown < 3*before {
+		if changes && grown < 4*before {
 			t.Errorf("round %d: %d buckets became %d by %d connections", round, before, grown, more)
 		}
 		r.atLast(time.Minute, "the others end", func() bool { return r.conns() == known })
 		r.atLast(2*time.Minute, "there are fewer buckets", func() bool {
-			return !changes || r.buckets() < grown/4 || r.buckets() <= wanted()
+			return !changes || r.buckets() < grown/4 || !provided && r.buckets() <= wanted()
 		})
 		if provided {
 			r.atLast(2*time.Minute, "blocks are given back", func() bool { return inUse() <= pagesAhead*pageBlocks })
+			r.atLast(2*time.Minute, "there are as many buckets as are wanted", func() bool { return r.buckets() <= wanted() })
 		}
 	}
 	finish := sync.OnceFunc(func() { close(done); others.Wait() })
