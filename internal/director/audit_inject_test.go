@@ -76,7 +76,7 @@ func (x *injector) calm(n uint32) bool {
 	} else if n <= into {
 		merges = into - n
 	}
-	return min(splits, merges) >= number/8
+	return min(splits, merges) >= number/4
 }
 
 // lastSlot is the slot of a bucket that is filled last.
@@ -515,15 +515,16 @@ func (x *injector) flow4(src, dst string) bpfobj.LbFlow4 {
 	return f
 }
 
-// grown waits until the table has stopped growing, but for a few buckets.
+// grown waits until the table has stopped growing, but for so few buckets that those that are calm
+// stay so while it is audited, which takes half a minute on a busy machine.
 func (r *rig) grown() {
 	r.Helper()
 	was, since := r.buckets(), time.Now()
-	r.atLast(time.Minute, "the number of buckets stays", func() bool {
-		if n := r.buckets(); max(n, was)-min(n, was) > was/50 {
+	r.atLast(2*time.Minute, "the number of buckets stays", func() bool {
+		if n := r.buckets(); max(n, was)-min(n, was) > was/100 {
 			was, since = n, time.Now()
 		}
-		return time.Since(since) > time.Second
+		return time.Since(since) > 2*time.Second
 	})
 }
 
