@@ -224,7 +224,7 @@ static __always_inline void entry_begin(struct search *s, struct conn *c, __u32 
 	c->told = 0;
 	c->index = index;
 	c->hash = s->hash;
-	c->link = s->tag;
+	c->next = 0;
 }
 
 /* Enters a connection, whose `expires` gets its incarnation: 0, or an error: -EEXIST if the flow

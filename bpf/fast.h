@@ -285,7 +285,7 @@ __noinline int fast_move4(const struct flow4 *flow, __u64 word, __u64 expires)
 		return 0;
 	s->six = 0;
 	s->key.four = *flow;
-	search_hash(s, hash4(flow));
+	s->hash = hash4(flow);
 	return fast_move(s, word, expires);
 }
 

@@ -71,8 +71,8 @@ static __noinline int repair_claim(const struct repair *r)
 
 	if (!line || !(control & BUCKET_CLAIMED))
 		return REPAIR_FAILED;
-	return __sync_val_compare_and_swap(&line->word[0], control,
-					   (control + 1) & BUCKET_VERSION) == control
+	return __sync_val_compare_and_swap(&line->word[0], control, control_left(control)) ==
+			       control
 		       ? REPAIR_DONE
 		       : REPAIR_CHANGED;
 }
@@ -121,7 +121,7 @@ static __noinline int repair_enter(const struct repair *r)
 	search_for(s, &r->flow);
 	c->index = r->number;
 	c->hash = s->hash;
-	c->link = s->tag;
+	c->next = 0;
 	rc = entry_enter(s, c, r->number, expires);
 	search_close();
 	if (rc) /* it stays what it was */

@@ -236,10 +236,8 @@ static __always_inline int replies_place(struct search *s, union line *line, str
 		return -EEXIST;
 	if (!replies_conn(r))
 		return -ENOENT;
-	if (former) {
+	if (former)
 		bucket_drop_behind(line, former, s->found, s->before);
-		s->empty = bucket_tagged(line, 0);
-	}
 	rc = bucket_enter(s, line, r, r->index, look);
 	if (rc)
 		return rc;
@@ -323,17 +321,23 @@ static __always_inline void replies_drop(struct conn *r, __u32 bucket)
  * way. 0, or -EBUSY if it stays there. */
 __noinline int replies_clear(const struct flow *replies)
 {
-	__u32 hash, claim;
+	__u32 hash, index;
 	struct conn *r;
+	__u64 expires;
 	__s64 lost;
 
-	if (!replies || !state.listed || !entry_search(replies, &hash))
+	if (!replies || !state.listed)
 		return 0;
-	r = conn_claim(replies, &claim);
-	if (!r) /* it is gone, or could not be claimed */
-		return entry_search(replies, &hash) ? -EBUSY : 0;
+	index = entry_search(replies, &hash);
+	r = index ? line_of(index, 1) : 0;
+	if (!r)
+		return 0;
+	expires = entry_expires(r);
+	barrier();
 	lost = conn_name(r->of, r->incarnation);
-	replies_drop(r, claim);
+	/* If it is another's meanwhile, that shows afterwards, too. */
+	if (entry_take_out(index, expires) || conn_exists(replies))
+		return -EBUSY;
 	return replies_lost(lost);
 }
 

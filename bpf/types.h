@@ -414,7 +414,7 @@ struct conn {
 	__u8 pad;
 	__u32 index;   /* of the entry */
 	__u32 hash;    /* of its flow: the bits that say its bucket */
-	__u32 link;    /* the hash's tag in the upper byte; in a chain, the next one's index */
+	__u32 next;    /* in a bucket's chain: the next one's index */
 	__u32 replies; /* of a connection: the index of its replies' entry; 0: none */
 };
 
@@ -451,7 +451,8 @@ _Static_assert(sizeof(struct conn4) == LINE_BYTES && sizeof(struct conn6) <= 2 *
 #define MAX_BUCKET_BLOCKS (MAX_BLOCKS / 6)
 #define NO_BLOCK 0xffffffffU
 #define BLOCK_HINTS 16
-#define BUCKETS_LEAST 32
+#define BUCKETS_BIT 5
+#define BUCKETS_LEAST (1U << BUCKETS_BIT)
 
 enum block_kind { BLOCK_NONE, BLOCK_ENTRIES4, BLOCK_ENTRIES6, BLOCK_BUCKETS, BLOCK_RETIRED };
 
@@ -521,10 +522,8 @@ enum search_step { SEARCH_BEGIN, SEARCH_SLOTS, SEARCH_CHAIN };
 struct search {
 	union conn_key key; /* of IPv4, with zeros behind it */
 	__u64 slots;        /* that have the tag, and are still to be looked at */
-	__u64 empty;        /* slots */
 	__u64 geometry;
 	__u32 hash;
-	__u32 tag;
 	__u32 bucket;
 	__u32 control; /* of the bucket, at the beginning */
 	__u32 at;      /* the next entry of the chain */
@@ -535,7 +534,7 @@ struct search {
 	__u8 six;
 	__u8 claims;
 	__u8 claimed;
-	__u8 pad[6];
+	__u8 pad[2];
 };
 
 struct search_at {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * How entries are found: by buckets, a line each, of a control word, 14 slots and the head of a
- * chain. A slot has an entry's index (24 bits) and a tag, which is 8 bits of its flow's hash.
- * Further entries of a full bucket are chained: each has the next one's index. An entry that leaves
- * a slot lets the first of the chain have it.
+ * chain. A slot has an entry's index (24 bits) and a tag, which is 8 bits of its flow's hash: from
+ * which bit on, the control word says (TAGS_SHIFT). Further entries of a full bucket are chained:
+ * each has the next one's index. An entry that leaves a slot lets the first of the chain have it.
  *
  * The number of buckets grows by one at a time (linear hashing, W. Litwin 1980), see reshape.h:
  * bucket N takes from bucket N - 2^k the entries that have bit k in their hash.
@@ -25,8 +25,11 @@
 
 #include "blocks.h"
 
+/* The control word. */
 #define BUCKET_CLAIMED 0x80000000U
-#define BUCKET_VERSION 0x7fffffffU
+#define TAGS_SHIFT 26 /* 5 bits */
+#define BUCKET_VERSION ((1U << TAGS_SHIFT) - 1)
+
 #define BUCKET_SLOTS 14
 #define BUCKET_CHAIN 15  /* the word that has the chain's first index; 0: there is none */
 #define CHAIN_LONGEST 64 /* behind so many a flow is refused */
@@ -59,17 +62,21 @@ static __always_inline union line *bucket_line(__u32 bucket)
 		       : 0;
 }
 
-/* The upper byte of a slot: never 0, which an empty one has. */
-static __always_inline __u32 tag_of(__u64 hash)
-{
-	__u32 tag = hash >> 56;
-
-	return (tag + !tag) << INDEX_BITS;
-}
-
 static __always_inline __u32 bucket_control(const union line *line)
 {
 	return *(volatile __u32 *)&line->word[0];
+}
+
+/* The first bit of the hash that is in a bucket's tags. */
+static __always_inline __u32 tags_from(__u32 control)
+{
+	return control >> TAGS_SHIFT & 31;
+}
+
+/* The upper byte of a hash's slots in a bucket with this control word. */
+static __always_inline __u32 tag_of(__u32 hash, __u32 control)
+{
+	return hash >> tags_from(control) << INDEX_BITS;
 }
 
 static __always_inline int bucket_claim_once(union line *line)
@@ -81,13 +88,19 @@ static __always_inline int bucket_claim_once(union line *line)
 		       control;
 }
 
+/* What it is without the claim. */
+static __always_inline __u32 control_left(__u32 control)
+{
+	return (control & ~(BUCKET_CLAIMED | BUCKET_VERSION)) | ((control + 1) & BUCKET_VERSION);
+}
+
 /* Ends the claim. */
 static __always_inline void bucket_leave(union line *line)
 {
 	__u32 control = bucket_control(line);
 
 	barrier();
-	*(volatile __u32 *)&line->word[0] = (control + 1) & BUCKET_VERSION;
+	*(volatile __u32 *)&line->word[0] = control_left(control);
 }
 
 struct claim_try {
@@ -129,7 +142,8 @@ static __always_inline void bucket_chain_set(union line *line, __u32 index)
 #define LANES(x) ((__u64)(x) << 32 | (x))
 #define SLOT_BITS (0xfeULL | 0x7fULL << 32)
 
-/* Slots with a tag; 0: empty ones. */
+/* Slots with a tag. With that of 0 also empty ones: what has the index 0 is no entry (struct
+ * block_head). */
 static __always_inline __u64 bucket_tagged(const union line *line, __u32 tag)
 {
 	__u64 wanted = LANES(tag >> INDEX_BITS), found = 0;
@@ -144,7 +158,7 @@ static __always_inline __u64 bucket_tagged(const union line *line, __u32 tag)
 	return found & SLOT_BITS;
 }
 
-/* The slot that has an index. */
+/* Slots with an index. */
 static __always_inline __u64 bucket_indexed(const union line *line, __u32 index)
 {
 	__u64 wanted = LANES(index), found = 0;
@@ -158,6 +172,11 @@ static __always_inline __u64 bucket_indexed(const union line *line, __u32 index)
 			 INDEX_BITS << n;
 	}
 	return found & SLOT_BITS;
+}
+
+static __always_inline __u64 bucket_empty_slots(const union line *line)
+{
+	return bucket_indexed(line, 0);
 }
 
 /* The first of them. */

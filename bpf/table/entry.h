@@ -74,12 +74,12 @@ static __always_inline int entry_is(struct conn *c, const __u64 *key, __u8 famil
 
 static __always_inline __u32 entry_next(const struct conn *c)
 {
-	return *(volatile __u32 *)&c->link & INDEX_MASK;
+	return *(volatile __u32 *)&c->next;
 }
 
 static __always_inline void entry_link(struct conn *c, __u32 next)
 {
-	*(volatile __u32 *)&c->link = (c->link & ~INDEX_MASK) | next;
+	*(volatile __u32 *)&c->next = next;
 }
 
 /* The flow of an entry, which may be another's meanwhile; 0 if the index is none's. */
@@ -115,12 +115,6 @@ __noinline int entry_flow(__u32 index, struct flow *flow)
 /* Some 10 ms: who has claimed the bucket may be a CPU that does not run. */
 #define SEARCH_STEPS (1 << 22)
 
-static __always_inline void search_hash(struct search *s, __u64 hash)
-{
-	s->hash = hash;
-	s->tag = tag_of(hash);
-}
-
 /* Whether an index leads to the flow's entry, dead or alive. */
 static __always_inline int search_is(const struct search *s, __u32 index)
 {
@@ -135,15 +129,9 @@ static __always_inline int search_is(const struct search *s, __u32 index)
 	return c && entry_is(c, s->key.word, AF_INET6);
 }
 
-static __always_inline long search_begin(struct search *s)
+/* Begins with a bucket: 1, or 0 if it could not be claimed, or is not the flow's any more. */
+static __always_inline int search_begin(struct search *s, union line *line)
 {
-	union line *line;
-
-	s->geometry = geometry_now();
-	s->bucket = bucket_of(s->hash, s->geometry);
-	line = bucket_line(s->bucket);
-	if (!line)
-		return 1;
 	if (s->claims) {
 		if (!bucket_claim_once(line))
 			return 0;
@@ -155,51 +143,50 @@ static __always_inline long search_begin(struct search *s)
 	}
 	s->control = bucket_control(line);
 	barrier();
-	s->slots = bucket_tagged(line, s->tag);
-	s->empty = s->claims ? bucket_tagged(line, 0) : 0;
+	s->slots = bucket_tagged(line, tag_of(s->hash, s->control));
 	s->at = bucket_chain(line);
 	s->before = 0;
 	s->chained = 0;
 	s->step = SEARCH_SLOTS;
-	return 0;
+	return 1;
 }
 
 /* Nothing was found: whether that is so. */
-static __always_inline long search_end(struct search *s)
+static __always_inline long search_end(struct search *s, const union line *line)
 {
-	union line *line = bucket_line(s->bucket);
-
 	barrier();
-	if (s->claims || !line ||
-	    (!(s->control & BUCKET_CLAIMED) && s->control == bucket_control(line) &&
-	     s->geometry == geometry_now()))
+	if (s->claims || (!(s->control & BUCKET_CLAIMED) && s->control == bucket_control(line) &&
+			  s->geometry == geometry_now()))
 		return 1;
 	s->step = SEARCH_BEGIN;
 	return 0;
 }
 
+/* As a rule, the first step is the last one. */
 static long search_step(__u32 i, struct search_at *at)
 {
 	struct search *s = at->search;
+	union line *line;
 	struct conn *c;
 	__u32 index;
 
-	if (s->step == SEARCH_BEGIN)
-		return search_begin(s);
-	if (s->step == SEARCH_SLOTS && s->slots) {
-		union line *line = bucket_line(s->bucket);
-
-		if (!line)
-			return 1;
+	if (s->step == SEARCH_BEGIN) {
+		s->geometry = geometry_now();
+		s->bucket = bucket_of(s->hash, s->geometry);
+	}
+	line = bucket_line(s->bucket);
+	if (!line)
+		return 1;
+	if (s->step == SEARCH_BEGIN && !search_begin(s, line))
+		return 0;
+	if (s->slots) {
 		index = bucket_word(line, slot_first(s->slots));
 		s->slots &= s->slots - 1;
-		if ((index ^ s->tag) > INDEX_MASK)
-			return 0;
 	} else {
 		s->step = SEARCH_CHAIN;
 		index = s->at;
 		if (!index || s->chained++ > CHAIN_LONGEST)
-			return search_end(s);
+			return search_end(s, line);
 		c = line_of(index, 1);
 		s->at = c ? entry_next(c) : 0;
 	}
@@ -243,11 +230,11 @@ static __always_inline void search_as(struct search *s, const struct flow *flow,
 	if (s->six) {
 		s->key.six = *flow;
 		s->key.six.template = template;
-		search_hash(s, hash6(&s->key.six));
+		s->hash = hash6(&s->key.six);
 	} else {
 		flow_to4(flow, &s->key.four);
 		s->key.four.template = template;
-		search_hash(s, hash4(&s->key.four));
+		s->hash = hash4(&s->key.four);
 	}
 }
 
@@ -292,7 +279,7 @@ static __always_inline __u32 key_search(const union conn_key *key, __u64 hash, _
 		s->key.six = key->six;
 	else
 		s->key.four = key->four;
-	search_hash(s, hash);
+	s->hash = hash;
 	found = search(s);
 	search_close();
 	return found;
@@ -321,7 +308,7 @@ static __always_inline struct conn *entry_find_in(const union conn_key *key, __u
 		return 0;
 	control = bucket_control(line);
 	barrier();
-	slots = bucket_tagged(line, tag_of(hash));
+	slots = bucket_tagged(line, tag_of(hash, control));
 	if (slots) {
 		c = line_of(bucket_word(line, slot_first(slots)), entry_lines(family));
 		if (c && entry_is(c, key->word, family) && entry_expires(c) >= DEAD_TIME)
@@ -401,8 +388,10 @@ static __always_inline union line *search_bucket(struct search *s)
 static __always_inline int bucket_enter(struct search *s, union line *line, struct conn *c,
 					__u32 index, __u64 expires)
 {
-	if (s->empty) {
-		bucket_set(line, slot_first(s->empty), s->tag | index);
+	__u64 empty = bucket_empty_slots(line);
+
+	if (empty) {
+		bucket_set(line, slot_first(empty), tag_of(s->hash, bucket_control(line)) | index);
 	} else if (s->chained > CHAIN_LONGEST) {
 		return -ENOMEM;
 	} else {
@@ -477,7 +466,7 @@ static __always_inline void slot_refill(union line *line, __u32 at)
 	__u32 first = bucket_chain(line);
 	struct conn *c = first ? line_of(first, 1) : 0;
 
-	bucket_set(line, at, c ? (c->link & ~INDEX_MASK) | first : 0);
+	bucket_set(line, at, c ? tag_of(c->hash, bucket_control(line)) | first : 0);
 	barrier();
 	if (c)
 		bucket_chain_set(line, entry_next(c));

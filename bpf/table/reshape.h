@@ -5,6 +5,8 @@
  *
  * A split fills the new bucket, then publishes the geometry, then clears the old one, all under the
  * claims of both: at each moment a reader that uses either geometry finds each entry of a slot.
+ * It goes by the tags and reads no entry, of which each may be in memory that is far away; new tags
+ * take that, for which a reader may have to try again.
  * What is chained leaves the old bucket before the geometry is published, since the links of
  * entries that have ended meanwhile may be others'; a reader does not find it for so long, and
  * tries again. A merge enters everything in the lower bucket, then publishes the geometry, then
@@ -26,43 +28,86 @@ struct reshape {
 	__u32 lower;
 	__u32 upper;
 	__u32 bit;
-	__u32 at;    /* the slot, or the entry of the chain, that is looked at */
-	__u32 fill;  /* the next slot of the bucket that gets entries */
-	__u32 moves; /* slots that move, a bit each */
-	__u32 left;  /* of these, what is not copied yet */
-	__u32 last;  /* of the chain, one that stays; 0: none yet */
+	__u32 at;   /* the slot, or the entry of the chain, that is looked at */
+	__u32 last; /* of the chain, one that stays; 0: none yet */
 };
 
-/* Which slots move. No branch waits for an entry, so that the CPU reads several at a time. */
-static long split_look(__u32 i, struct reshape *s)
+/* A bucket has the same tags after so many splits: then 6 of their 8 bits tell its entries apart.
+ * New ones need a look at each entry. */
+#define TAGS_SPLITS 3
+#define TAG_BITS 8
+
+struct retagging {
+	union line *line;
+	__u64 slots; /* that are still to be looked at */
+	__u32 control;
+};
+
+static long retag_slot(__u32 i, struct retagging *r)
 {
-	__u32 at = s->at++, word = bucket_word(s->from, at);
+	__u32 at = slot_first(r->slots), word = bucket_word(r->line, at);
 	struct conn *c = entry_far(word);
 
-	if (!c)
-		return 0;
-	s->moves |= (truth(c->hash & s->bit) & truth(word)) << (at & 15);
-	return 0;
-}
-
-static long split_slot(__u32 i, struct reshape *s)
-{
-	__u32 at = lowest_bit(s->left);
-
-	if (!s->left)
+	if (!r->slots)
 		return 1;
-	s->left &= s->left - 1;
-	bucket_set(s->to, s->fill++, bucket_word(s->from, at));
+	r->slots &= r->slots - 1;
+	if (c)
+		bucket_set(r->line, at, (word & INDEX_MASK) | tag_of(c->hash, r->control));
 	return 0;
 }
 
-/* Enters an entry of one chain in the other bucket. */
-static __always_inline void reshape_enter(struct reshape *s, struct conn *c, __u32 index)
+/* Has the tags of a bucket that is claimed begin with this bit of the hash. */
+static __noinline int bucket_retag(union line *line, __u32 from)
 {
-	union line *to = s->to;
+	struct retagging r = { .line = line };
 
-	if (s->fill <= BUCKET_SLOTS) {
-		bucket_set(to, s->fill++, (c->link & ~INDEX_MASK) | index);
+	r.control = (bucket_control(line) & (BUCKET_CLAIMED | BUCKET_VERSION)) | from << TAGS_SHIFT;
+	r.slots = SLOT_BITS & ~bucket_empty_slots(line);
+	*(volatile __u32 *)&line->word[0] = r.control;
+	bpf_loop(BUCKET_SLOTS, retag_slot, &r, 0);
+	return 0;
+}
+
+/* The bits of two slots that have a bit of the tag, which is one of a word. The control word and
+ * the chain are no slots. */
+static __always_inline __u64 split_mask(__u64 pair, __u32 n, __u32 bit)
+{
+	__u64 mask = (pair >> bit & LANES(1)) * 0xffffffff;
+
+	if (!n)
+		mask &= ~0xffffffffULL;
+	return n == 7 ? mask & 0xffffffff : mask;
+}
+
+/* Copies slots with a bit of the tag to another bucket, which is empty. */
+static __always_inline void split_copy(const union line *from, union line *to, __u32 bit)
+{
+#pragma unroll
+	for (__u32 n = 0; n < 8; n++) {
+		__u64 pair = *(volatile __u64 *)&from->whole[n];
+
+		*(volatile __u64 *)&to->whole[n] |= pair & split_mask(pair, n, bit);
+	}
+}
+
+/* And takes them away. */
+static __always_inline void split_clear(union line *from, __u32 bit)
+{
+#pragma unroll
+	for (__u32 n = 0; n < 8; n++) {
+		__u64 pair = *(volatile __u64 *)&from->whole[n];
+
+		*(volatile __u64 *)&from->whole[n] = pair & ~split_mask(pair, n, bit);
+	}
+}
+
+/* Enters an entry of one bucket in the other one. */
+static __always_inline void reshape_enter(union line *to, struct conn *c, __u32 index)
+{
+	__u64 empty = bucket_empty_slots(to);
+
+	if (empty) {
+		bucket_set(to, slot_first(empty), tag_of(c->hash, bucket_control(to)) | index);
 		return;
 	}
 	entry_link(c, bucket_chain(to));
@@ -88,17 +133,18 @@ static long split_chain(__u32 i, struct reshape *s)
 		entry_link(last, next);
 	else
 		bucket_chain_set(s->from, next);
-	reshape_enter(s, c, index);
+	reshape_enter(s->to, c, index);
 	return 0;
 }
 
-/* Lets the chain's first have the slot of one that has moved. */
+/* Lets the chain's first have a slot. */
 static long split_refill(__u32 i, struct reshape *s)
 {
-	if (!s->moves)
+	__u64 empty = bucket_empty_slots(s->from);
+
+	if (!empty || !bucket_chain(s->from))
 		return 1;
-	slot_refill(s->from, lowest_bit(s->moves));
-	s->moves &= s->moves - 1;
+	slot_refill(s->from, slot_first(empty));
 	return 0;
 }
 
@@ -114,7 +160,7 @@ static long bucket_unclaim(__u32 i, __u32 *number)
 	union line *line = block_line(block_of(*number), 1 + i, 1);
 
 	if (line)
-		line->word[0] = 0;
+		line->word[0] = BUCKETS_BIT << TAGS_SHIFT;
 	return 0;
 }
 
@@ -140,9 +186,12 @@ static __noinline int bucket_block_add(__u32 bucket)
 	return 0;
 }
 
-/* Empties a bucket that is claimed. */
-static __always_inline void bucket_empty(union line *line)
+/* Empties a bucket that is claimed, and has its tags begin with this bit of the hash. */
+static __always_inline void bucket_clean(union line *line, __u32 tags)
 {
+	__u32 rest = bucket_control(line) & (BUCKET_CLAIMED | BUCKET_VERSION);
+
+	*(volatile __u32 *)&line->word[0] = rest | tags << TAGS_SHIFT;
 #pragma unroll
 	for (__u32 i = 1; i < LINE_BYTES / 4; i++)
 		*(volatile __u32 *)&line->word[i] = 0;
@@ -164,16 +213,14 @@ static __always_inline int table_begin(void)
 static __always_inline int split(void)
 {
 	__u64 geometry = geometry_now();
-	__u32 number = geometry, mask = geometry >> 32;
-	struct reshape s = { .moves = unknown_zero() };
+	__u32 number = geometry, mask = geometry >> 32, level, tags;
+	struct reshape s = { .last = unknown_zero() };
 	union line *from, *to;
 
-	s.at = 1 + unknown_zero();
-	s.fill = s.at;
-	s.last = unknown_zero();
 	if (number > mask)
 		mask = mask << 1 | 1;
 	s.bit = (mask + 1) >> 1;
+	level = lowest_bit(s.bit);
 	s.upper = number;
 	s.lower = number - s.bit;
 	if (bucket_block_add(s.upper))
@@ -187,19 +234,26 @@ static __always_inline int split(void)
 		bucket_leave(from);
 		return 0;
 	}
-	bucket_empty(to);
 	s.from = from;
 	s.to = to;
-	bpf_loop(BUCKET_SLOTS, split_look, &s, 0);
-	s.left = s.moves;
-	bpf_loop(BUCKET_SLOTS, split_slot, &s, 0);
+	if (level - tags_from(bucket_control(from)) >= TAG_BITS)
+		bucket_retag(from, level);
+	tags = tags_from(bucket_control(from));
+	bucket_clean(to, tags);
+	split_copy(from, to, INDEX_BITS + level - tags);
 	s.at = bucket_chain(from);
 	if (s.at)
 		bpf_loop(CHAIN_LONGEST + 1, split_chain, &s, 0);
 	geometry_set(geometry, number + 1, mask);
 	if (shape.most <= number)
 		shape.most = number + 1;
-	bpf_loop(BUCKET_SLOTS, split_refill, &s, 0);
+	split_clear(from, INDEX_BITS + level - tags);
+	if (bucket_chain(from))
+		bpf_loop(BUCKET_SLOTS, split_refill, &s, 0);
+	if (level + 1 - tags >= TAGS_SPLITS) {
+		bucket_retag(from, level + 1);
+		bucket_retag(to, level + 1);
+	}
 	bucket_leave(to);
 	bucket_leave(from);
 	return 1;
@@ -208,21 +262,11 @@ static __always_inline int split(void)
 /* Enters a slot's entry of the upper bucket in the lower one. */
 static long merge_slot(__u32 i, struct reshape *s)
 {
-	__u32 word = bucket_word(s->from, s->at++);
-	struct conn *c = word ? entry_far(word) : 0;
-	union line *to = s->to;
-	__u64 empty;
+	__u32 index = bucket_word(s->from, s->at++) & INDEX_MASK;
+	struct conn *c = index ? entry_far(index) : 0;
 
-	if (!c)
-		return 0;
-	empty = bucket_tagged(to, 0);
-	if (empty) {
-		bucket_set(to, slot_first(empty), word);
-		return 0;
-	}
-	entry_link(c, bucket_chain(to));
-	barrier();
-	bucket_chain_set(to, word & INDEX_MASK);
+	if (c)
+		reshape_enter(s->to, c, index);
 	return 0;
 }
 
@@ -235,8 +279,9 @@ static long merge_chain(__u32 i, struct reshape *s)
 	if (!c)
 		return 1;
 	s->at = entry_next(c);
-	s->fill = BUCKET_SLOTS + 1;
-	reshape_enter(s, c, index);
+	entry_link(c, bucket_chain(s->to));
+	barrier();
+	bucket_chain_set(s->to, index);
 	return 0;
 }
 
@@ -244,13 +289,14 @@ static long merge_chain(__u32 i, struct reshape *s)
 static __always_inline int merge(void)
 {
 	__u64 geometry = geometry_now();
-	__u32 number = (__u32)geometry - 1, mask = geometry >> 32;
+	__u32 number = (__u32)geometry - 1, mask = geometry >> 32, level;
 	struct reshape s = { .upper = number };
 	union line *from, *to;
 
 	if (number < BUCKETS_LEAST)
 		return 0;
 	s.bit = (mask + 1) >> 1;
+	level = lowest_bit(s.bit);
 	s.lower = number - s.bit;
 	s.at = 1 + unknown_zero();
 	to = bucket_line(s.lower);
@@ -263,6 +309,8 @@ static __always_inline int merge(void)
 	}
 	s.from = from;
 	s.to = to;
+	if (tags_from(bucket_control(to)) > level) /* the next split goes by that bit */
+		bucket_retag(to, level);
 	bpf_loop(BUCKET_SLOTS, merge_slot, &s, 0);
 	s.at = bucket_chain(from);
 	if (s.at)
@@ -298,7 +346,9 @@ static __always_inline void reshape_end(void)
 /* How many buckets there are to be. */
 static __always_inline __u32 buckets_wanted(void)
 {
-	__u32 lines = blocks_used() * BLOCK_ENTRIES;
+	__u32 families =
+		*(volatile __u32 *)&blocks.family[0] + *(volatile __u32 *)&blocks.family[1];
+	__u32 lines = families * BLOCK_ENTRIES;
 	__u32 free = *(volatile __u32 *)&blocks.free;
 	__u32 entries = free < lines ? lines - free : 0;
 

@@ -184,7 +184,7 @@ type LbConn struct {
 	Pad       uint8
 	Index     uint32
 	Hash      uint32
-	Link      uint32
+	Next      uint32
 	Replies   uint32
 }
 

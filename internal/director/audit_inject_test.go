@@ -98,8 +98,11 @@ func (x *injector) roomy() uint32 {
 // nowhere is an index of which there is no line.
 const nowhere = indexLines - 1
 
-// wordOf is the slot that leads to an entry.
-func wordOf(e entry) uint32 { return e.Link&^indexMask | e.Index }
+// wordOf is the slot of a bucket that would lead to an entry.
+func (x *injector) wordOf(n uint32, e entry) uint64 {
+	x.Helper()
+	return uint64(tagOf(e.Hash, x.bucketLine(n)[0]) | e.Index)
+}
 
 // unreached takes an entry out of its bucket, which is found.
 func (x *injector) unreached(e entry) {
@@ -282,14 +285,14 @@ var faults = []func(*injector){
 		for n == x.bucketOf(e.Flow) {
 			n = x.roomy()
 		}
-		x.poke(x.bucketSpot(n, lastSlot), asm.Word, uint64(wordOf(e)))
+		x.poke(x.bucketSpot(n, lastSlot), asm.Word, x.wordOf(n, e))
 		x.want[AuditSlotStray]++
 	},
 	func(x *injector) { // two slots lead to one entry
 		for {
 			e := x.victim()
 			if n, words := x.bucketOfEntry(&e); words[lastSlot] == 0 {
-				x.poke(x.bucketSpot(n, lastSlot), asm.Word, uint64(wordOf(e)))
+				x.poke(x.bucketSpot(n, lastSlot), asm.Word, x.wordOf(n, e))
 				x.want[AuditSlotStray]++
 				return
 			}
@@ -541,7 +544,7 @@ func TestAuditFindsInjectedFaults(t *testing.T) {
 		r.addService(persistent(tcpService(quietVIP(""), "rr")), 1, 1)
 		return nil
 	}))
-	for i := range 2 * blockEntries * runtime.NumCPU() { // a CPU's block is full of them
+	for i := range 4 * blockEntries * runtime.NumCPU() { // blocks of each CPU are full of them
 		client := nthClient(1<<8 + i)
 		r.establish(client, quietVIP("wlc"))
 		x.flows = append(x.flows, fromFlow4(x.flow4(client, quietVIP("wlc"))))
@@ -719,13 +722,13 @@ func TestAuditRepairsChain(t *testing.T) {
 	r.wantClean("before")
 	head := r.bucketLine(n)[bucketChain]
 	var last entry
-	for at := head; at != 0; at = last.Link & indexMask {
+	for at := head; at != 0; at = last.Next {
 		last = r.blockOf(at / indexLines).entry(at % indexLines)
 	}
 	if head == 0 {
 		t.Fatal("nothing is chained: the test shows nothing")
 	}
-	r.poke(entrySpot(last.Index, fieldLink), asm.Word, uint64(last.Link&^indexMask|head))
+	r.poke(entrySpot(last.Index, fieldNext), asm.Word, uint64(head))
 	report := r.audit(true)
 	if len(report.Findings) != 1 || report.Findings[0].Kind != AuditSlotStray.String() || !report.Clean() {
 		t.Fatalf("%+v", report)

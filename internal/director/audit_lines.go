@@ -15,15 +15,18 @@ type linesView struct {
 	taken uint32 // blocks in pages
 	// By line, of blocks in pages and then of others:
 	hash  []uint32        // of the entry's flow
-	link  []uint32        // of the entry, with its tag; 0: there is none
+	next  []uint32        // behind the entry in a chain, and lineTaken; 0: there is no entry
 	found []bool          // a bucket leads there
-	odd   map[uint32]bool // the entry's hash, tag or index is another's
+	odd   map[uint32]bool // the entry's hash or index is another's
 }
+
+// lineTaken says of a line that it has an entry.
+const lineTaken = 1 << 31
 
 func newLinesView(r *blockReader) (*linesView, error) {
 	taken, spare, err := r.ranges()
 	n := (taken + spare) * indexLines
-	return &linesView{taken: taken, hash: make([]uint32, n), link: make([]uint32, n), found: make([]bool, n), odd: map[uint32]bool{}}, err
+	return &linesView{taken: taken, hash: make([]uint32, n), next: make([]uint32, n), found: make([]bool, n), odd: map[uint32]bool{}}, err
 }
 
 // at is the place of an index.
@@ -34,7 +37,7 @@ func (v *linesView) at(index uint32) (uint32, bool) {
 	} else if index >= v.taken*indexLines {
 		return 0, false
 	}
-	return index, int(index) < len(v.link)
+	return index, int(index) < len(v.next)
 }
 
 // index is the reverse of at.
@@ -64,7 +67,7 @@ func (v *linesView) read(b *block, secret *bpfobj.LbFlowSecret, report func(susp
 		if at, ok := v.at(index); ok {
 			e := b.entry(line)
 			hash := hashFlow(secret, &e.Flow)
-			v.hash[at], v.link[at] = uint32(hash), e.Link
+			v.hash[at], v.next[at] = uint32(hash), e.Next&indexMask|lineTaken
 			if !sane(&e, index, hash) {
 				v.odd[at] = true
 			}
@@ -74,7 +77,7 @@ func (v *linesView) read(b *block, secret *bpfobj.LbFlowSecret, report func(susp
 
 // sane reports whether an entry has its own index, and what its flow says.
 func sane(e *entry, index uint32, hash uint64) bool {
-	return e.Index == index && e.Hash == uint32(hash) && e.Link&^indexMask == tagOf(hash)
+	return e.Index == index && e.Hash == uint32(hash)
 }
 
 // judge reads all buckets, and then judges the entries that none leads to.
@@ -105,8 +108,8 @@ func (v *linesView) judge(ctx context.Context, r *bucketReader, report func(susp
 		}
 	}
 	r.blocks.forget()
-	for at := range v.link {
-		if v.link[at] == 0 || v.found[at] {
+	for at := range v.next {
+		if v.next[at] == 0 || v.found[at] {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -124,7 +127,7 @@ func (v *linesView) fits(r *bucketReader, n uint32, line *[lineBytes / 4]uint32)
 	all := true
 	mark := func(index uint32) (at uint32, is bool) {
 		at, is = v.at(index)
-		if is = is && v.link[at] != 0 && !v.found[at] && !v.odd[at] && r.bucketOf(v.hash[at]) == n; is {
+		if is = is && v.next[at] != 0 && !v.found[at] && !v.odd[at] && r.bucketOf(v.hash[at]) == n; is {
 			v.found[at] = true
 		}
 		return at, is
@@ -133,7 +136,7 @@ func (v *linesView) fits(r *bucketReader, n uint32, line *[lineBytes / 4]uint32)
 		if word == 0 {
 			continue
 		}
-		if at, is := mark(word); !is || v.link[at]&^indexMask != word&^indexMask {
+		if at, is := mark(word); !is || tagOf(v.hash[at], line[0]) != word&^indexMask {
 			all = false
 		}
 	}
@@ -142,7 +145,7 @@ func (v *linesView) fits(r *bucketReader, n uint32, line *[lineBytes / 4]uint32)
 		if !is || steps > chainLongest {
 			return false
 		}
-		index = v.link[at] & indexMask
+		index = v.next[at] & indexMask
 	}
 	return all
 }
@@ -200,7 +203,7 @@ func strays(r *bucketReader, n uint32, line *[lineBytes / 4]uint32) (found []sus
 		if err != nil {
 			return nil, err
 		}
-		if e == nil || e.Link&^indexMask != word&^indexMask {
+		if e == nil || tagOf(e.Hash, line[0]) != word&^indexMask {
 			found = append(found, suspect{kind: AuditSlotStray, number: n, from: slot, id: word})
 		}
 	}
@@ -213,7 +216,7 @@ func strays(r *bucketReader, n uint32, line *[lineBytes / 4]uint32) (found []sus
 			found = append(found, suspect{kind: AuditSlotStray, number: n, from: bucketChain, id: line[bucketChain]})
 			break
 		}
-		index = e.Link & indexMask
+		index = e.Next & indexMask
 	}
 	return found, nil
 }

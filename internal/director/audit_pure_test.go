@@ -38,6 +38,7 @@ type aTable struct {
 func newATable() *aTable {
 	t := &aTable{block: &block{number: 3, lines: make([]byte, blockLines*lineBytes)}}
 	t.geometry = 1<<32 | 2
+	t.line[0] = 1 << tagsShift
 	for i := range t.secret.Summand {
 		t.secret.Summand[i] = 0x9e3779b9 * uint32(i+1)
 	}
@@ -50,9 +51,9 @@ func newATable() *aTable {
 			continue // the other bucket's
 		}
 		index := t.number*indexLines + line
-		*t.conn(line) = bpfobj.LbConn{Expires: 9<<32 | uint64(line), Index: index, Hash: uint32(hash), Link: tagOf(hash)}
+		*t.conn(line) = bpfobj.LbConn{Expires: 9<<32 | uint64(line), Index: index, Hash: uint32(hash)}
 		*(*bpfobj.LbFlow4)(unsafe.Pointer(&t.lines[line*lineBytes+48])) = toFlow4(flow)
-		if t.line[line] = tagOf(hash) | index; line == 4 {
+		if t.line[line] = tagOf(uint32(hash), t.line[0]) | index; line == 4 {
 			t.line[line], t.line[bucketChain] = 0, index
 		}
 		line++
@@ -84,21 +85,21 @@ func TestAuditLines(t *testing.T) {
 		"to a free line":          {func(t *aTable) { t.setFree(t.free() | 1<<2) }, nil, false},
 		"by another tag":          {func(t *aTable) { t.line[2] += 1 << 24 }, nil, false},
 		"two slots lead to one":   {func(t *aTable) { t.line[9] = t.line[2] }, nil, false},
-		"a slot and the chain":    {func(t *aTable) { t.line[9] = t.conn(4).Link | t.conn(4).Index }, nil, false},
+		"a slot and the chain":    {func(t *aTable) { t.line[9] = tagOf(t.conn(4).Hash, t.line[0]) | t.conn(4).Index }, nil, false},
 		"an entry's hash":         {func(t *aTable) { t.conn(2).Hash ^= 2 }, nil, false},
-		"an entry's tag":          {func(t *aTable) { t.conn(4).Link ^= 3 << 24 }, nil, false},
+		"other tags":              {func(t *aTable) { t.line[0] ^= 1 << tagsShift }, nil, false},
 		"an entry's index":        {func(t *aTable) { t.conn(2).Index++ }, nil, false},
 		"an entry's flow":         {func(t *aTable) { t.lines[2*lineBytes+48]++ }, nil, false},
 		"the chain leads nowhere": {func(t *aTable) { t.line[bucketChain] = 0xffffff }, nil, false},
-		"its end leads nowhere":   {func(t *aTable) { t.conn(4).Link |= 0xffffff }, nil, false},
-		"a circle":                {func(t *aTable) { t.conn(4).Link |= t.conn(4).Index }, nil, false},
+		"its end leads nowhere":   {func(t *aTable) { t.conn(4).Next = 0xffffff }, nil, false},
+		"a circle":                {func(t *aTable) { t.conn(4).Next = t.conn(4).Index }, nil, false},
 		"more buckets": {func(t *aTable) { // the entries that have the bit are another's
 			t.geometry = 1<<35 - 1<<32 | 8
 		}, nil, false},
 	} {
 		table := newATable()
 		c.damage(table)
-		v := &linesView{taken: 8, hash: make([]uint32, 8*indexLines), link: make([]uint32, 8*indexLines), found: make([]bool, 8*indexLines), odd: map[uint32]bool{}}
+		v := &linesView{taken: 8, hash: make([]uint32, 8*indexLines), next: make([]uint32, 8*indexLines), found: make([]bool, 8*indexLines), odd: map[uint32]bool{}}
 		wantKinds(t, what, suspected(func(report func(suspect)) { v.read(table.block, &table.secret, report) }), c.want...)
 		if got := v.fits(&table.bucketReader, 0, &table.line); got != c.fits {
 			t.Errorf("%s: the bucket fits: %t, want %t", what, got, c.fits)
@@ -110,7 +111,7 @@ func TestAuditLines(t *testing.T) {
 			}
 		}
 	}
-	v := &linesView{taken: 2, link: make([]uint32, 3*indexLines)}
+	v := &linesView{taken: 2, next: make([]uint32, 3*indexLines)}
 	for index, want := range map[uint32]bool{0: true, 2*indexLines - 1: true, 2 * indexLines: false, spareFirst * indexLines: true, (spareFirst + 1) * indexLines: false} {
 		if at, ok := v.at(index | 7<<24); ok != want || ok && v.index(at) != index {
 			t.Errorf("index %d: place %d, %t, want %t", index, at, ok, want)

@@ -345,7 +345,7 @@ var (
 	fieldNamed   = unsafe.Offsetof(bpfobj.LbConn{}.Fwmark) // of replies: their connection's incarnation
 	fieldIndex   = unsafe.Offsetof(bpfobj.LbConn{}.Index)
 	fieldHash    = unsafe.Offsetof(bpfobj.LbConn{}.Hash)
-	fieldLink    = unsafe.Offsetof(bpfobj.LbConn{}.Link)
+	fieldNext    = unsafe.Offsetof(bpfobj.LbConn{}.Next)
 )
 
 // kill makes an entry dead, as a program would that ended before it removed it.

@@ -45,13 +45,12 @@ func hashWords(secret *bpfobj.LbFlowSecret, key []uint32) (sum uint64) {
 	return hashMix(sum)
 }
 
-// tagOf is the upper byte of a slot.
-func tagOf(hash uint64) uint32 {
-	tag := uint32(hash >> 56)
-	if tag == 0 {
-		tag = 1
-	}
-	return tag << bits.Len32(indexMask)
+// tagsShift is where a bucket's control word has the first bit of the hash that is in its tags.
+const tagsShift = 26
+
+// tagOf is the upper byte of a hash's slots in a bucket with this control word.
+func tagOf(hash, control uint32) uint32 {
+	return hash >> (control >> tagsShift & 31) << bits.Len32(indexMask)
 }
 
 // bucketReader looks entries up as packets do. What it reads changes meanwhile.
@@ -141,7 +140,7 @@ func (r *bucketReader) members(line *[lineBytes / 4]uint32) (slots, chain []uint
 		if e == nil || err != nil {
 			return slots, chain, err
 		}
-		at = e.Link & indexMask
+		at = e.Next
 	}
 	return slots, chain, nil
 }
@@ -160,7 +159,7 @@ func (r *bucketReader) find(flow *bpfobj.LbFlow) (found *entry, same bool, err e
 			return err
 		}
 		for i, word := range append(slots, chain...) {
-			if i < len(slots) && word&^indexMask != tagOf(hash) {
+			if i < len(slots) && word&^indexMask != tagOf(uint32(hash), line[0]) {
 				continue
 			}
 			if e, err := r.entry(word); err != nil {
