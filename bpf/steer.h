@@ -71,7 +71,7 @@ __noinline int steer_out(struct __sk_buff *skb, struct packet *p)
 	p->forward = c->server.forward;
 	p->to = c->addr;
 	p->port = c->port;
-	if (nat_side(skb, p, NAT_DESTINATION, &p->to, p->port))
+	if (nat_side_far(skb, p, NAT_DESTINATION, &p->to, p->port))
 		return VERDICT_DROP;
 	if (p->forward == FORWARD_ROUTE)
 		return VERDICT_PASS;
@@ -95,7 +95,8 @@ __noinline int steer_in(struct __sk_buff *skb, struct packet *p)
 	if (c && c->reply) {
 		p->to = c->addr;
 		p->port = c->port;
-		return nat_side(skb, p, NAT_SOURCE, &p->to, p->port) ? VERDICT_DROP : VERDICT_PASS;
+		return nat_side_far(skb, p, NAT_SOURCE, &p->to, p->port) ? VERDICT_DROP
+									 : VERDICT_PASS;
 	}
 	/* It must not be balanced as a client's: another server would answer the check. */
 	flow_turn(&p->flow, &back);

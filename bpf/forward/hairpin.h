@@ -99,8 +99,8 @@ __noinline int hairpin(struct __sk_buff *skb, struct packet *p)
 	other_side = p->from_server ? NAT_DESTINATION : NAT_SOURCE;
 	if (sctp_hides_length(p, side, p->port) || sctp_hides_length(p, other_side, other.port))
 		return drop(p, REASON_DROP_SCTP_FRAGMENT);
-	if (nat_side(skb, p, side, &p->to, p->port) ||
-	    nat_side(skb, p, other_side, &other.addr, other.port))
+	if (nat_side_far(skb, p, side, &p->to, p->port) ||
+	    nat_side_far(skb, p, other_side, &other.addr, other.port))
 		return drop(p, REASON_DROP_REWRITE);
 	return send_on(skb, p, route);
 }

@@ -67,26 +67,6 @@ static __always_inline int xdp_goes(struct route *route, const struct settings *
 	return 0;
 }
 
-/* What a changed address changes in a sum of 16-bit words. */
-static __always_inline __u64 address_moved(const struct packet *p, const union address *from,
-					   const union address *to)
-{
-	__u64 moved = (__u64)(__u32)~from->word[3] + to->word[3];
-
-	if (p->flow.family == AF_INET6) {
-		moved += (__u64)(__u32)~from->word[0] + to->word[0];
-		moved += (__u64)(__u32)~from->word[1] + to->word[1];
-		moved += (__u64)(__u32)~from->word[2] + to->word[2];
-	}
-	return moved;
-}
-
-/* A checksum after that (RFC 1624, equation 3). */
-static __always_inline __u16 csum_moved(__u16 check, __u64 moved)
-{
-	return csum_fold(csum_narrow(moved + (__u16)~check));
-}
-
 /* The IP header: another address, if the method rewrites it, and one hop less. */
 static __always_inline int xdp_ip(struct xdp_md *ctx, const struct packet *p, enum nat_side side,
 				  int rewrites, __u64 moved)
@@ -112,35 +92,6 @@ static __always_inline int xdp_ip(struct xdp_md *ctx, const struct packet *p, en
 		if (rewrites)
 			__builtin_memcpy(side == NAT_SOURCE ? &ip->saddr : &ip->daddr, &p->to,
 					 sizeof(p->to));
-	}
-	return 0;
-}
-
-/* The transport header: another port, and a checksum that is true to it and
- * to the address. */
-static __always_inline int xdp_transport(struct xdp_md *ctx, const struct packet *p,
-					 enum nat_side side, __u64 moved)
-{
-	__u32 at = p->flow.family == AF_INET ? ETH_HEADER + sizeof(struct iphdr)
-					     : ETH_HEADER + sizeof(struct ipv6hdr);
-	void *header = (void *)(long)ctx->data + at, *end = (void *)(long)ctx->data_end;
-	struct tcphdr *tcp = header;
-	struct udphdr *udp = header;
-	__be16 *port;
-
-	if ((void *)(udp + 1) > end)
-		return -1;
-	port = side == NAT_SOURCE ? &udp->source : &udp->dest;
-	moved += (__u16) ~*port + p->port;
-	*port = p->port;
-	if (p->flow.protocol == IPPROTO_TCP) {
-		if ((void *)(tcp + 1) > end)
-			return -1;
-		tcp->check = csum_moved(tcp->check, moved);
-	} else if (udp->check) { /* zero means none (RFC 768) */
-		udp->check = csum_moved(udp->check, moved);
-		if (!udp->check)
-			udp->check = 0xffff;
 	}
 	return 0;
 }
@@ -193,7 +144,8 @@ static __always_inline int xdp_send(struct xdp_md *ctx, struct packet *p, enum n
 
 	if (rewrites) {
 		moved = address_moved(p, from, &p->to);
-		if (xdp_transport(ctx, p, side, moved))
+		if (transport_rewrite(p, (void *)(long)ctx->data + plain_transport_at(p),
+				      (void *)(long)ctx->data_end, side, p->port, moved))
 			goto out;
 	}
 	if (!xdp_ip(ctx, p, side, rewrites, moved)) {
