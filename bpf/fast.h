@@ -385,22 +385,12 @@ static __always_inline void fast_count(const struct packet *p, const struct sett
 		s->conn->in_packets = s->packets;
 }
 
-/* A client's first. */
-static __always_inline int opens_alone(const struct packet *p)
-{
-	return (p->tcp_bits & (TCP_BIT_SYN | TCP_BIT_ACK)) == TCP_BIT_SYN;
-}
-
 /* A packet that opens a connection or resets one: while there is a SYN flood not even the
  * whole path is open to every client. */
-static __always_inline int fast_edge(struct __sk_buff *skb, struct packet *p,
-				     const struct settings *set)
+static __always_inline int fast_edge(struct __sk_buff *skb, struct packet *p)
 {
-	int verdict;
+	int verdict = challenge(skb, p);
 
-	if (!challengeable(p) || !challenging(set))
-		return UNDECIDED;
-	verdict = challenge(skb, p);
 	if (verdict != UNDECIDED)
 		report(p);
 	return verdict;
@@ -441,8 +431,11 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies
 	if (!plain_skb(skb, &p, family) || p.ttl <= 1)
 		return UNDECIDED;
 	STAGE(PARSE);
-	if (challengeable(&p) && (opens_alone(&p) || challenging(set)))
-		return fast_edge(skb, &p, set);
+	if (challengeable(&p) && challenging(set)) {
+		found = fast_edge(skb, &p);
+		if (found != UNDECIDED)
+			return found;
+	}
 	found = fast_find(skb, HOOK_TC, &p, &s, key, expect_replies, set, family);
 	if (found)
 		return found;
