@@ -3,8 +3,11 @@
 package director
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/bpfobj/lbtest"
@@ -114,23 +117,31 @@ func (x *interleaved) behind(client, service string) entry {
 	x.claim(n)
 	x.fromClientOn(cpuB, testenv.TCP(client, service, "R"))
 	x.wait(11 * time.Second) // CLOSE lasts 10 s
-	if did, err := x.runRepair(&bpfobj.LbRepair{Kind: bpfobj.LbRepairKindREPAIR_CLAIM, Number: n, From: x.bucketLine(n)[0]}); did != repairDone {
-		x.Fatalf("the claim: %s, %v", did, err)
-	}
+	x.unclaim(n)
 	if len(x.replies()) != 1 || x.conns() != 0 {
 		x.Fatalf("%d entries of replies, %d connections", len(x.replies()), x.conns())
 	}
 	return *r
 }
 
-// listedClient is a client whose connection to a service and its replies are of different buckets.
-func (x *interleaved) listedClient(service string) string {
+// unclaim ends the claim of a bucket.
+func (x *interleaved) unclaim(n uint32) {
+	x.Helper()
+	did, err := x.runRepair(&bpfobj.LbRepair{Kind: bpfobj.LbRepairKindREPAIR_CLAIM, Number: n, From: x.bucketLine(n)[0]})
+	if did != repairDone {
+		x.Fatalf("the claim: %s, %v", did, err)
+	}
+}
+
+// listedClient is a client whose connections to services are of other buckets than their replies.
+func (x *interleaved) listedClient(services ...string) string {
 	x.Helper()
 	for i := 0; ; i++ {
-		p := testenv.TCP(nthClient(i), service, "S")
 		back := flowOf(testenv.TCP(server0, nthClient(i), "S"))
 		back.Template = flowReplies
-		if x.bucketOf(fromFlow4(flowOf(p))) != x.bucketOf(fromFlow4(back)) {
+		if !slices.ContainsFunc(services, func(service string) bool {
+			return x.bucketOf(fromFlow4(flowOf(testenv.TCP(nthClient(i), service, "S")))) == x.bucketOf(fromFlow4(back))
+		}) {
 			return nthClient(i)
 		}
 	}
@@ -171,6 +182,46 @@ func TestRepliesTakenOver(t *testing.T) {
 	x.wantSound("by the first service")
 	x.wantOver()
 	x.wantNothingLeft("in the end")
+}
+
+// A connection that needs no entry of its replies removes another connection's entry of the same
+// replies. If the bucket of that entry cannot be claimed, the new connection is refused: its replies
+// would be forwarded as the other's.
+func TestRepliesCleared(t *testing.T) {
+	x := newListed(t)
+	client := x.listedClient(vip, otherVIP)
+	x.establishOn(cpuB, client, vip)
+	former := x.replies()
+	if len(former) != 1 {
+		t.Fatalf("%+v: the test shows nothing", former)
+	}
+	n := x.bucketOf(former[0].Flow)
+	x.claim(n)
+	reasons := x.reasonsOf(func() {
+		if v := x.fromClientOn(cpuB, testenv.TCP(client, otherVIP, "S")).verdict; v != drop {
+			t.Errorf("while the bucket is claimed: %s", v)
+		}
+	})
+	x.unclaim(n)
+	if diff := cmp.Diff(map[string]uint64{"drop table full": 1}, reasons); diff != "" {
+		t.Error(diff)
+	}
+	if conns := x.conns(); conns != 1 {
+		t.Errorf("%d connections, want the former one", conns)
+	}
+	x.wantSound("refused")
+	wantReplies(t, x.rig, server0, client, vip)
+
+	x.establishOn(cpuB, client, otherVIP)
+	if replies := x.replies(); len(replies) != 0 {
+		t.Errorf("left: %+v", replies)
+	}
+	if e := x.conn(testenv.TCP(client, vip, "A")); e.Flags&connListed != 0 {
+		t.Errorf("%+v is said to have an entry of its replies", e)
+	}
+	x.wantSound("open")
+	wantReplies(t, x.rig, server0, client, otherVIP)
+	x.wantOver()
 }
 
 // The entry of replies lives as long as its connection, however long that is.
