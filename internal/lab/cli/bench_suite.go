@@ -56,6 +56,7 @@ type suiteRun struct {
 	out     command.OutputFlag
 	quick   bool
 	history string
+	against string
 	parts   []string
 }
 
@@ -63,6 +64,7 @@ func (s *suiteRun) register(c *cobra.Command) {
 	s.out.Register(c, command.One[history.Run](""))
 	c.Flags().BoolVar(&s.quick, "quick", false, "short samples: a check that everything works, not a result")
 	c.Flags().StringVar(&s.history, "history", "", "file to which the results are added, one line of JSON for each run")
+	c.Flags().StringVar(&s.against, "against", "", "`path` of another build's imbang-lab, which bench packets measures in the same rounds")
 	c.Flags().StringSliceVar(&s.parts, "parts", suiteNames(), "benchmarks to run")
 }
 
@@ -76,6 +78,9 @@ func (s *suiteRun) run(c *cobra.Command) error {
 		if !slices.Contains(suiteNames(), name) {
 			return command.Usage(fmt.Errorf("--parts %s: want some of %s", name, strings.Join(suiteNames(), ", ")))
 		}
+	}
+	if s.against != "" && !slices.Contains(s.parts, "packets") {
+		return command.Usage(errors.New("--against: only the part packets measures another build; add it to --parts"))
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("not permitted: the benchmarks make network namespaces; run them as root, with sudo")
@@ -112,6 +117,9 @@ func (s *suiteRun) measure(ctx context.Context, stderr io.Writer) (r *history.Ru
 			args = part.fast
 		}
 		args = append([]string{"bench", part.name}, args...)
+		if s.against != "" && part.name == "packets" {
+			args = append(args, "--against", s.against)
+		}
 		fmt.Fprintf(stderr, "%d of %d: imbang %s\n", i+1, len(suite), strings.Join(args, " "))
 		p := runPart(ctx, own.lab, args, stderr)
 		p.Name = part.name
