@@ -131,6 +131,17 @@ static __always_inline int conn_look_by(struct search *s, const struct flow *flo
 	return c && conn_read(c, &s->key, seen, AF_INET);
 }
 
+/* Whether a flow surely has no entry. */
+__noinline int conn_absent(const struct flow *flow)
+{
+	struct flow4 four;
+
+	if (!flow || flow->family == AF_INET6)
+		return flow && hash_lacks(hash6(flow));
+	flow_to4(flow, &four);
+	return hash_lacks(hash4(&four));
+}
+
 /* Global, as it has many callers: the verifier walks it once. */
 __noinline int conn_look(const struct flow *flow, struct conn *seen)
 {

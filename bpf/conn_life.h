@@ -126,7 +126,8 @@ static __always_inline __u32 replies_room(const struct flow *flow)
 	return line;
 }
 
-/* Enters what the replies of a connection in the table are found by: 0, or an error. */
+/* Enters what the replies of a connection in the table are found by, or sees that nothing else
+ * leads them elsewhere: 0, or an error. */
 static __noinline int replies_enter(const struct flow *flow, const struct conn *c,
 				    const struct server *s)
 {
@@ -134,9 +135,7 @@ static __noinline int replies_enter(const struct flow *flow, const struct conn *
 	__s64 rc;
 
 	conn_replies_flow(flow, c, s, &replies);
-	if (!(c->flags & CONN_HAS_REPLIES))
-		return replies_clear(&replies);
-	rc = replies_put(&replies, c, 1);
+	rc = c->flags & CONN_HAS_REPLIES ? replies_put(&replies, c, 1) : replies_clear(&replies);
 	if (rc > 0)
 		replies_lost(rc);
 	return rc < 0;

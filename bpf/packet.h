@@ -2,7 +2,7 @@
 /*
  * A packet, and what the rest of the data plane may ask of one. This is the
  * tc side: an skb that may be a GSO super-packet with its checksum still to
- * be filled in, so checksums are changed by the kernel's helpers, which know.
+ * be filled in. Then checksums are changed by the kernel's helpers, which know (forward/nat.h).
  */
 #ifndef IMBANG_PACKET_H
 #define IMBANG_PACKET_H

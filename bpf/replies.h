@@ -318,27 +318,21 @@ static __always_inline void replies_drop(struct conn *r, __u32 bucket)
 }
 
 /* Replies of a flow are those of a connection without an entry now: another's, older one is in the
- * way. 0, or -EBUSY if it stays there. */
-__noinline int replies_clear(const struct flow *replies)
+ * way. 0, or the connection that has lost them (replies_lost), or -EBUSY if it stays there. */
+__noinline __s64 replies_clear(const struct flow *replies)
 {
-	__u32 hash, index;
+	__u32 hash, claim;
 	struct conn *r;
-	__u64 expires;
 	__s64 lost;
 
-	if (!replies || !state.listed)
+	if (!replies || !state.listed || !entry_search(replies, &hash))
 		return 0;
-	index = entry_search(replies, &hash);
-	r = index ? line_of(index, 1) : 0;
-	if (!r)
-		return 0;
-	expires = entry_expires(r);
-	barrier();
+	r = conn_claim(replies, &claim);
+	if (!r) /* it is gone, or could not be claimed */
+		return entry_search(replies, &hash) ? -EBUSY : 0;
 	lost = conn_name(r->of, r->incarnation);
-	/* If it is another's meanwhile, that shows afterwards, too. */
-	if (entry_take_out(index, expires) || conn_exists(replies))
-		return -EBUSY;
-	return replies_lost(lost);
+	replies_drop(r, claim);
+	return lost;
 }
 
 /* Takes the entry of a dead connection's replies out, if it has one. */

@@ -496,11 +496,16 @@ struct page_table {
 	__u32 none;  /* id of the page in place of those that were taken away; 0: there is none */
 };
 
+/* What words of the connection table mean, where types do not tell: an upgrade refuses a table of
+ * another format. Counts up with each change. */
+enum table_format { TABLE_FORMAT = 2 };
+
 /* How many buckets there are. */
 struct shape_table {
 	__u64 geometry; /* their number; in the upper half the mask for a hash's bits */
 	__u32 most;     /* the greatest number since blocks were last given back */
-	__u32 pad[13];
+	enum table_format format;
+	__u32 pad[12];
 };
 
 /* The secret of the hash of flows. */

@@ -180,7 +180,7 @@ static __noinline int xdp_in(struct xdp_md *ctx, struct packet *p)
 	struct route *route;
 	struct server *s;
 
-	if (!conn_look(&p->flow, &seen)) {
+	if (conn_absent(&p->flow) || !conn_look(&p->flow, &seen)) {
 		note_lapsed(p, &seen);
 		return UNDECIDED;
 	}

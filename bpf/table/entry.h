@@ -295,6 +295,26 @@ __noinline __u32 key_search6(const struct flow *flow, __u64 hash)
 	return flow ? key_search((const void *)flow, hash, AF_INET6) : 0;
 }
 
+/* Whether a bucket in which no slot has a flow's tag surely has no entry of it. */
+static __always_inline int bucket_lacks(const union line *line, __u32 control, __u64 geometry)
+{
+	barrier();
+	return !(control & BUCKET_CLAIMED) && !bucket_chain(line) &&
+	       control == bucket_control(line) && geometry == geometry_now();
+}
+
+/* Whether a hash surely has no entry: less work than a search. */
+static __always_inline int hash_lacks(__u32 hash)
+{
+	__u64 geometry = geometry_now();
+	union line *line = bucket_line(bucket_of(hash, geometry));
+	__u32 control = line ? bucket_control(line) : BUCKET_CLAIMED;
+
+	barrier();
+	return line && !bucket_tagged(line, tag_of(hash, control)) &&
+	       bucket_lacks(line, control, geometry);
+}
+
 /* The entry that a flow may have, which is to be read and proved; NULL if there surely is none.
  * For the fast path: as a rule it is in the first slot that has the tag. */
 static __always_inline struct conn *entry_find_in(const union conn_key *key, __u8 family)
@@ -313,11 +333,8 @@ static __always_inline struct conn *entry_find_in(const union conn_key *key, __u
 		c = line_of(bucket_word(line, slot_first(slots)), entry_lines(family));
 		if (c && entry_is(c, key->word, family) && entry_expires(c) >= DEAD_TIME)
 			return c;
-	} else {
-		barrier();
-		if (!(control & BUCKET_CLAIMED) && !bucket_chain(line) &&
-		    control == bucket_control(line) && geometry == geometry_now())
-			return 0;
+	} else if (bucket_lacks(line, control, geometry)) {
+		return 0;
 	}
 	if (family == AF_INET6)
 		index = key_search6(&key->six, hash);

@@ -914,7 +914,8 @@ type LbShapeTable struct {
 	_        structs.HostLayout
 	Geometry uint64
 	Most     uint32
-	Pad      [13]uint32
+	Format   uint32
+	Pad      [12]uint32
 }
 
 type LbStateTable struct {

@@ -313,6 +313,8 @@ var faults = []func(*injector){
 		x.want[AuditSlotStray]++
 	},
 	func(x *injector) { // a line counts as free, and is not taken while there is other room
+		x.still.Lock()
+		defer x.still.Unlock()
 		b := x.fullBlock()
 		if b == nil {
 			return
@@ -338,6 +340,8 @@ var faults = []func(*injector){
 		}
 	},
 	func(x *injector) { // lines leak, which CPUs take last
+		x.still.Lock()
+		defer x.still.Unlock()
 		const leaks = 3
 		var lines []uint32
 		x.atLast(time.Minute, "a block has free lines", func() bool {

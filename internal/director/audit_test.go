@@ -77,6 +77,7 @@ func (r *rig) busy(thread, services int, done chan struct{}) error {
 	context := skBuff{IngressIfindex: uint32(r.client), Ifindex: uint32(r.client)}
 	flags := []string{"S", "S", "A", "F", "R", "A"}
 	for {
+		r.still.RLock()
 		for range 50 {
 			// So few that the table never fills, and flows are opened again and again.
 			client := fmt.Sprintf("10.10.%d.%d:%d", 200+thread, random.IntN(100), 2000+random.IntN(4))
@@ -86,9 +87,11 @@ func (r *rig) busy(thread, services int, done chan struct{}) error {
 				p = testenv.UDP(client, nthVIP(at), "question")
 			}
 			if _, err := run(r.progs.LbClient, context, p.Frame(), 0); err != nil && !errors.Is(err, errSum) {
+				r.still.RUnlock()
 				return err
 			}
 		}
+		r.still.RUnlock()
 		select {
 		case <-done:
 			return nil

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,9 +42,10 @@ type rig struct {
 	testing.TB
 	*Director
 	ns             *host.Namespace
-	client, server int  // indexes of the devices
-	onOne          bool // device for both (onOneDevice)
-	gone           bool // the namespace was removed
+	client, server int           // indexes of the devices
+	onOne          bool          // device for both (onOneDevice)
+	gone           bool          // the namespace was removed
+	still          *sync.RWMutex // traffic passes while it is not locked
 	// What the director is made of and who keeps that afterwards; nil if it is
 	// loaded for this rig alone.
 	plane *DataPlane
@@ -85,7 +87,7 @@ func (r *rig) openSmall(xdp bool) {
 func newRigWith(t testing.TB, load func(*rig)) *rig {
 	t.Helper()
 	ns := testenv.Namespace(t, "dir")
-	r := &rig{TB: t, ns: ns}
+	r := &rig{TB: t, still: &sync.RWMutex{}, ns: ns}
 	for _, dev := range []struct{ name, mac, peerMAC string }{
 		{clientDev, clientDevMAC, routerMAC}, {serverDev, serverDevMAC, serverMAC},
 	} {

@@ -176,6 +176,7 @@ func TestUpgradePlan(t *testing.T) {
 		{"fields of a server exchanged", "server", swapped("weight", "last_weight"), map[Disposition][]string{Converted: {"servers"}, Renewed: {"check_flows"}}, ""},
 		{"a cache's entries", "route", swapped("until", "asked"), map[Disposition][]string{Renewed: {"routes"}}, ""},
 		{"loads, which packets change meanwhile", "load", swapped("active", "inactive"), nil, "map loads: "},
+		{"another format of the table", "table_format", renumber("TABLE_FORMAT"), nil, "TABLE_FORMAT has another number"},
 		{"a scheduler renumbered", "scheduler", renumber("SCHED_RR"), nil, "SCHED_RR has another number"},
 		{"a state renumbered", "conn_state", renumber("TCP_SYN_SENT"), nil, "TCP_SYN_SENT has another number"},
 		{"a state more", "conn_state", func(t btf.Type) {
