@@ -32,7 +32,7 @@ struct reshape {
 	__u32 last; /* of the chain, one that stays; 0: none yet */
 };
 
-/* A bucket has the same tags after so many splits: then 6 of their 8 bits tell its entries apart.
+/* A bucket has the same tags after so many splits: then 6 of their 8 bits distinguish its entries.
  * New ones need a look at each entry. */
 #define TAGS_SPLITS 3
 #define TAG_BITS 8
