@@ -116,7 +116,7 @@ func concurrentGrowth(t *testing.T, provided bool) {
 		servers[i] = r.establish(nthClient(i), vip)
 		frames[i] = testenv.TCP(nthClient(i), vip, "A").Frame()
 	}
-	r.timeouts(time.Second, bpfobj.LbConnStateTCP_SYN_RECV)
+	r.timeouts(5*time.Second, bpfobj.LbConnStateTCP_SYN_RECV) // all are there at once, also on a busy machine
 
 	done := make(chan struct{})
 	var others sync.WaitGroup
