@@ -20,6 +20,8 @@
 /* Where a transport header may begin: all that direct access reaches. */
 #define MAX_TRANSPORT 0xff
 
+#define VLAN_ID 0xfff /* of a tag */
+
 /* Makes the first `bytes` of the packet readable in place. */
 static __always_inline int pull(struct __sk_buff *skb, __u32 bytes)
 {
@@ -40,14 +42,16 @@ static __always_inline int hides_protocol(const struct packet *p)
 	return p->part == LATER_PART && p->flow.protocol == IPPROTO_DSTOPTS;
 }
 
-/* Bytes of the transport header that are looked at. */
+/* Bytes of the transport header that are looked at. Of SCTP there is a chunk behind them, which is
+ * not pulled: the kernel keeps that of a super-packet in another skb, and could not segment it
+ * then. */
 static __always_inline __u32 transport_size(__u8 protocol)
 {
 	switch (protocol) {
 	case IPPROTO_TCP:
 		return sizeof(struct tcphdr);
 	case IPPROTO_SCTP:
-		return sizeof(struct sctp_header);
+		return offsetof(struct sctp_header, chunk);
 	}
 	return sizeof(struct udphdr); /* ICMP's are as long */
 }
@@ -229,6 +233,8 @@ static __always_inline int parse_chunks(struct __sk_buff *skb, struct packet *p)
 	__u32 at = p->transport + offsetof(struct sctp_header, chunk);
 	struct sctp_chunk first, next;
 
+	if (ETH_HEADER + p->length < at + sizeof(first))
+		return REASON_PASS_TRUNCATED;
 	if (bpf_skb_load_bytes(skb, at, &first, sizeof(first)))
 		return REASON_PASS_TRUNCATED;
 	p->chunk = first.type;
@@ -277,6 +283,9 @@ __noinline int parse(struct __sk_buff *skb, struct packet *p)
 		return REASON_PASS_TRUNCATED;
 	if (skb->protocol != bpf_htons(ETH_P_IP) && skb->protocol != bpf_htons(ETH_P_IPV6))
 		return REASON_PASS_NOT_IP;
+	/* A tag without a VLAN has a priority only. The stack takes it off behind this hook. */
+	if (skb->vlan_present && !(skb->vlan_tci & VLAN_ID) && bpf_skb_vlan_pop(skb))
+		return REASON_PASS_TRUNCATED;
 	/* This hook comes before the stack throws away what is for other hosts,
 	 * and before it sorts tagged frames into their VLANs. */
 	if (skb->pkt_type != PACKET_HOST || skb->vlan_present)

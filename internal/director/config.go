@@ -122,6 +122,16 @@ func (d *Director) config() (bpfobj.LbSettings, error) {
 	return c.Settings, err
 }
 
+// LastHairpinPort is the last of the ports that the director's address may have in hairpins; 0 without
+// the setting.
+func (d *Director) LastHairpinPort() (uint16, error) {
+	set, err := d.config()
+	if err != nil || set.Hairpin == 0 {
+		return 0, err
+	}
+	return hairpinPort + hairpinPorts - 1, nil
+}
+
 // Timeouts are those that ipvsadm --set sets.
 func (d *Director) Timeouts() (model.Timeouts, error) {
 	set, err := d.config()

@@ -30,7 +30,7 @@ func healthy() Facts {
 	client, server := device("ext0"), device("int0")
 	client.Client, server.Server = true, true
 	return Facts{
-		Release: "6.18", Loaded: true, Capacity: 1000, CPUs: 4, IPv4Forwarding: true, IPv6Forwarding: true,
+		Release: "6.18", Loaded: true, Capacity: 1000, CPUs: 4, HairpinsTo: 32767, FirstPort: 32768, IPv4Forwarding: true, IPv6Forwarding: true,
 		Attachments: []director.Attachment{{Role: "client", Device: "ext0", Hook: director.HookTCX}, {Role: "server", Device: "int0", Hook: director.HookTCX}},
 		Devices:     []Device{client, server},
 		Services:    []Service{service("10.20.0.1:80", reached(model.Masquerade))},
@@ -84,6 +84,8 @@ func TestExamine(t *testing.T) {
 		{"nearly full", func(f *Facts) { f.Connections[1] = 400 }, "warning director: 80% of the connection table is in use (0 connections of IPv4, 400 of IPv6)"},
 		{"no forwarding", func(f *Facts) { f.IPv4Forwarding = false }, "sysctl -w net.ipv4.ip_forward=1"},
 		{"no forwarding by a device", func(f *Facts) { f.Devices[1].Forwarding[0] = false }, "problem forwarding: what comes in by int0 is not forwarded: sysctl -w net.ipv4.conf.int0.forwarding=1"},
+		{"ports of hairpins and of sockets", func(f *Facts) { f.HairpinsTo, f.FirstPort = 32767, 20000 },
+			"problem forwarding: sockets get ports from 20000 on and hairpins up to 32767: replies to one may be taken for the other's: sysctl -w net.ipv4.ip_local_port_range='32768 60999'"},
 		{"no IPv6 forwarding", func(f *Facts) {
 			f.Services = append(f.Services, service("[fd00::1]:80", reached(model.Masquerade)))
 			f.IPv6Forwarding = false

@@ -83,6 +83,11 @@ func attachedTo(f Facts) (names []string) {
 
 func examineForwarding(r report, f Facts) {
 	on := true
+	if last := f.HairpinsTo; last != 0 && f.FirstPort <= last {
+		on = false
+		r.problem(fmt.Sprintf("sysctl -w net.ipv4.ip_local_port_range='%d 60999'", last+1),
+			"sockets get ports from %d on and hairpins up to %d: replies to one may be taken for the other's", f.FirstPort, last)
+	}
 	if f.uses(model.IPv4) && !f.IPv4Forwarding {
 		on = false
 		r.problem("sysctl -w net.ipv4.ip_forward=1", "IPv4 is not forwarded, so the kernel has no route to servers")

@@ -29,6 +29,9 @@ type Facts struct {
 	NoDaemon        string // configuration of services that imbang run does not keep, as it does not run
 	Backup          bool   // a backup role of synchronization runs: the addresses may be another director's
 
+	HairpinsTo uint16 // the last port that hairpins may have; 0 without the setting
+	FirstPort  uint16 // of those that the kernel gives to sockets of the namespace
+
 	IPv4Forwarding, IPv6Forwarding bool // of the namespace
 	Conntrack                      bool // connection tracking is loaded
 	CPUs                           int

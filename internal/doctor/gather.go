@@ -105,6 +105,11 @@ func (f *Facts) gatherDirector(d *director.Director) error {
 		return err
 	}
 	f.Loaded, f.Attachments, f.Gone, f.Capacity = true, st.Attachments, st.Gone, st.Capacity.Connections
+	if f.HairpinsTo, err = d.LastHairpinPort(); err != nil {
+		return err
+	}
+	first, _, _ := strings.Cut(sysctl("net/ipv4/ip_local_port_range"), "\t")
+	f.FirstPort = uint16(number(first))
 	all, err := d.Services()
 	if err != nil {
 		return err
