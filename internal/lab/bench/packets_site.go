@@ -179,8 +179,12 @@ func addPacketService(d *director.Director, c packetCase, at netip.AddrPort, i i
 	if !forward.RewritesPort() {
 		port = packetsPort
 	}
+	weight := int32(1)
+	if c.Scheduler == "ovf" { // a server has as many active connections as its weight says, at most
+		weight = 1 << 24
+	}
 	for _, a := range benchNetworks[families[c.Family]].servers(c.Servers) {
-		if err := d.AddServer(key, model.Server{Addr: a, Port: uint16(port), Weight: 1, Forward: forward}); err != nil {
+		if err := d.AddServer(key, model.Server{Addr: a, Port: uint16(port), Weight: weight, Forward: forward}); err != nil {
 			return err
 		}
 	}
