@@ -266,16 +266,7 @@ func TestHairpinWithoutPort(t *testing.T) {
 	first := opens()
 	x.pass(2 * time.Minute)
 	x.wantNothingLeft("the first is over")
-	var others []model.Connection
-	server := netip.MustParseAddrPort(server0)
-	for i := range hairpinTries { // all that are tried with this seed
-		port := hairpinPort + (int(first.Port())-hairpinPort+i)%hairpinPorts
-		others = append(others, model.Connection{
-			Protocol: model.TCP, State: "ESTABLISHED", Expires: time.Hour, Client: netip.MustParseAddrPort("172.16.0.31:" + strconv.Itoa(2000+i)),
-			Virtual: netip.MustParseAddrPort(vip), Server: server, RealServer: server, Service: s.Key, Flags: model.ConnHairpin,
-			Hairpin: netip.AddrPortFrom(first.Addr(), uint16(port)),
-		})
-	}
+	others := hairpinsFrom(first, netip.MustParseAddrPort(server0), s.Key)
 	x.insert(others)
 	reasons := x.reasonsOf(func() {
 		x.Seed(1)
@@ -299,3 +290,16 @@ func TestHairpinWithoutPort(t *testing.T) {
 
 // hairpinTries is HAIRPIN_TRIES of bpf/hairpin.h.
 const hairpinTries = 64
+
+// hairpinsFrom are connections that have all the ports which a hairpin tries, from its first one on.
+func hairpinsFrom(first, server netip.AddrPort, service model.ServiceKey) (all []model.Connection) {
+	for i := range hairpinTries {
+		port := hairpinPort + (int(first.Port())-hairpinPort+i)%hairpinPorts
+		all = append(all, model.Connection{
+			Protocol: model.TCP, State: "ESTABLISHED", Expires: time.Hour, Client: netip.MustParseAddrPort("172.16.0.31:" + strconv.Itoa(2000+i)),
+			Virtual: netip.MustParseAddrPort(vip), Server: server, RealServer: server, Service: service, Flags: model.ConnHairpin,
+			Hairpin: netip.AddrPortFrom(first.Addr(), uint16(port)),
+		})
+	}
+	return all
+}

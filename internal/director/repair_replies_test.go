@@ -3,12 +3,9 @@
 package director
 
 import (
-	"net/netip"
-	"strconv"
 	"testing"
 	"time"
 
-	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
 
@@ -74,15 +71,7 @@ func TestRepairHairpinWithoutPort(t *testing.T) {
 		t.Fatalf("%+v: the test shows nothing", replies)
 	}
 	x.must(x.removeConn(&replies[0]))
-	var others []model.Connection
-	for i := range hairpinTries { // all that are tried with this seed
-		port := hairpinPort + (int(first.Port())-hairpinPort+i)%hairpinPorts
-		others = append(others, model.Connection{
-			Protocol: model.TCP, State: "ESTABLISHED", Expires: time.Hour, Client: netip.MustParseAddrPort("172.16.0.31:" + strconv.Itoa(2000+i)),
-			Virtual: netip.MustParseAddrPort(vip), Server: server, RealServer: server, Service: s.Key, Flags: model.ConnHairpin,
-			Hairpin: netip.AddrPortFrom(first.Addr(), uint16(port)),
-		})
-	}
+	others := hairpinsFrom(first, server, s.Key)
 	x.insert(others)
 	hairpin, lines := x.conn(syn), x.linesInUse()
 	repair := func() string {
