@@ -400,6 +400,14 @@ static __always_inline union line *search_bucket(struct search *s)
 	return s->claimed ? bucket_line(s->bucket) : 0;
 }
 
+/* Under the claim: enters an entry in the bucket's chain, as its first. */
+static __always_inline void chain_enter(union line *line, struct conn *c, __u32 index)
+{
+	entry_link(c, bucket_chain(line));
+	barrier();
+	bucket_chain_set(line, index);
+}
+
 /* Under the claim: enters an entry of that flow, which has none there, and that is written but for
  * its time: 0, or -ENOMEM if there are too many of this bucket. */
 static __always_inline int bucket_enter(struct search *s, union line *line, struct conn *c,
@@ -412,9 +420,7 @@ static __always_inline int bucket_enter(struct search *s, union line *line, stru
 	} else if (s->chained > CHAIN_LONGEST) {
 		return -ENOMEM;
 	} else {
-		entry_link(c, bucket_chain(line));
-		barrier();
-		bucket_chain_set(line, index);
+		chain_enter(line, c, index);
 	}
 	barrier();
 	*(volatile __u64 *)&c->expires = expires_as(expires, entry_expires(c));

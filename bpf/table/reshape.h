@@ -110,9 +110,7 @@ static __always_inline void reshape_enter(union line *to, struct conn *c, __u32 
 		bucket_set(to, slot_first(empty), tag_of(c->hash, bucket_control(to)) | index);
 		return;
 	}
-	entry_link(c, bucket_chain(to));
-	barrier();
-	bucket_chain_set(to, index);
+	chain_enter(to, c, index);
 }
 
 static long split_chain(__u32 i, struct reshape *s)
@@ -279,9 +277,7 @@ static long merge_chain(__u32 i, struct reshape *s)
 	if (!c)
 		return 1;
 	s->at = entry_next(c);
-	entry_link(c, bucket_chain(s->to));
-	barrier();
-	bucket_chain_set(s->to, index);
+	chain_enter(s->to, c, index);
 	return 0;
 }
 
