@@ -143,31 +143,37 @@ func (x *injector) unswept(r entry) {
 	x.poke(entrySpot(r.at, fieldExpires), asm.DWord, 1<<62|incarnation(&r.LbConn))
 }
 
-// fullBlock is a block that has connections of the injector alone. It has so few free lines that no
-// CPU takes one as long as there is other room, also with one more; nil if there is none.
-func (x *injector) fullBlock() *block {
+// ofFullBlock is a connection that has no fault yet, in a block that has connections of the injector
+// alone. The block has so few free lines that no CPU takes one as long as there is other room, also
+// with one more. Nil if there is none.
+func (x *injector) ofFullBlock() (found *entry) {
 	x.Helper()
-	const spared = 2 // by each CPU: ROOM_AT_HAND of bpf/table/room.h, less one
-	own := map[bpfobj.LbFlow]bool{}
-	for _, flow := range x.flows {
-		own[flow] = true
+	const spared = 2                // by each CPU: ROOM_AT_HAND of bpf/table/room.h, less one
+	own := map[bpfobj.LbFlow]bool{} // those without a fault are true
+	for i, flow := range x.flows {
+		own[flow] = i >= x.used
 	}
 	for _, b := range x.allBlocks() {
 		n, others := 0, 0
+		found = nil
 		x.must(b.entries(func(e *entry) error {
 			flow := e.Flow
 			if e.ofReplies() {
 				flow = x.blockOf(e.Server / indexLines).entry(e.Server % indexLines).Flow
 			}
-			if own[flow] {
+			sound, mine := own[flow]
+			if mine {
 				n++
 			} else {
 				others++
 			}
+			if sound && !e.ofReplies() {
+				found = ptr(*e)
+			}
 			return nil
 		}))
-		if b.kind() == bpfobj.LbBlockKindBLOCK_ENTRIES4 && n >= blockEntries-spared && others == 0 {
-			return b
+		if found != nil && b.kind() == bpfobj.LbBlockKindBLOCK_ENTRIES4 && n >= blockEntries-spared && others == 0 {
+			return found
 		}
 	}
 	return nil
@@ -315,17 +321,7 @@ var faults = []func(*injector){
 	func(x *injector) { // a line counts as free, and is not taken while there is other room
 		x.still.Lock()
 		defer x.still.Unlock()
-		b := x.fullBlock()
-		if b == nil {
-			return
-		}
-		var e *entry
-		x.must(b.entries(func(one *entry) error {
-			if e == nil && !one.ofReplies() && !slices.Contains(x.flows[:x.used], one.Flow) {
-				e = ptr(*one)
-			}
-			return nil
-		}))
+		e := x.ofFullBlock()
 		if e == nil {
 			return
 		}
