@@ -53,8 +53,8 @@ static __always_inline void conn_extend(const struct conn *seen, __u64 timeout)
 }
 
 /*
- * Enters an entry: 0, or not when there is no room (-E2BIG), or when its flow has one
- * (-EEXIST), which may be over (conn_lapse).
+ * Enters an entry, or makes it of the one that was reserved for it (`index`): 0, or not when there
+ * is no room (-E2BIG), or when its flow has one (-EEXIST), which may be over (conn_lapse).
  */
 static __always_inline int conn_insert(const struct flow *flow, struct conn *fresh, __u64 timeout)
 {
@@ -62,15 +62,15 @@ static __always_inline int conn_insert(const struct flow *flow, struct conn *fre
 
 	fresh->expires = now_coarse_ns() + timeout;
 	HOOK(CONN_INSERT);
-	entry_counted(flow, fresh->server, fresh->flags, 1);
-	rc = conn_put(flow, fresh);
-	HOOK(CONN_INSERTED);
-	if (!rc)
-		return 0;
-	entry_counted(flow, fresh->server, fresh->flags, -1);
+	rc = fresh->index ? 0 : conn_reserve(flow, &fresh->index);
 	if (rc == -E2BIG)
 		defence_alarm();
-	return rc;
+	if (rc)
+		return rc;
+	entry_counted(flow, fresh->server, fresh->flags, 1);
+	conn_publish(fresh);
+	HOOK(CONN_INSERTED);
+	return 0;
 }
 
 #endif

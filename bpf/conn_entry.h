@@ -14,7 +14,8 @@
  * 2. What was decided without the claim is decided again under it.
  * 3. Who sets CONN_DEAD, and DEAD_TIME with it, owns the entry: it lets the template go, removes
  *    the entry and takes it from its server's count; no other program does. While it is dead, no
- *    entry of its flow can be entered. If its bucket cannot be claimed, or the kernel refuses to
+ *    entry of its flow can be entered. So an entry begins dead, too: it is this CPU's until all
+ *    that it says is written. If its bucket cannot be claimed, or the kernel refuses to
  *    delete a template's call, the owner sets CONN_LEFT, by which the sweep becomes the owner: it
  *    removes the entry when it comes by (removal.h). Until then the server counts it.
  * 4. An entry whose time is over counts as absent, though it is in the table until the sweep or
@@ -38,6 +39,7 @@
 #define CONN_WORD offsetof(struct conn, port)
 _Static_assert(CONN_WORD == 8 && offsetof(struct conn, server) == CONN_WORD + 8,
 	       "what packets are forwarded by is a word");
+#define CONN_WORD_DEAD ((__u64)CONN_DEAD << 8 * (offsetof(struct conn, flags) - CONN_WORD))
 
 /* Copies what the fast path needs: its frame has no room for more. */
 static __always_inline void conn_copy_part(struct conn *c, struct conn *seen)
@@ -220,8 +222,19 @@ static __always_inline int conn_lives(const struct conn *c)
 	return !(c->flags & CONN_DEAD);
 }
 
-/* Begins an entry of the flow that is searched for, in a line that was taken: all but what it says.
- */
+/* Empties what an entry says: it is that of no server, and dead. */
+static __always_inline void entry_blank(struct conn *c)
+{
+	*(volatile __u64 *)((void *)c + CONN_WORD) = CONN_WORD_DEAD;
+	c->server = NO_SERVER;
+	c->controlled = 0;
+	c->timeout = 0;
+	c->told_end = 0;
+	c->told = 0;
+	c->replies = 0;
+}
+
+/* Begins an entry of the flow that is searched for, in a line that was taken. */
 static __always_inline void entry_begin(struct search *s, struct conn *c, __u32 index)
 {
 	struct conn6 *six = s->six ? line_of(index, 2) : 0;
@@ -231,44 +244,67 @@ static __always_inline void entry_begin(struct search *s, struct conn *c, __u32 
 		six->flow = s->key.six;
 	else
 		((struct conn4 *)c)->flow = s->key.four;
-	c->told_end = 0;
-	c->told = 0;
+	entry_blank(c);
 	c->index = index;
 	c->hash = s->hash;
 	c->next = 0;
 }
 
-/* Enters a connection, whose `expires` gets its incarnation: 0, or an error: -EEXIST if the flow
- * has an entry, -E2BIG if there is no room at hand (room_prepare). */
-__noinline int conn_put(const struct flow *flow, struct conn *fresh)
+/* Enters an entry of a flow that is dead, and this CPU's (3): 0, and its index; or an error:
+ * -EEXIST if the flow has an entry, -E2BIG if there is no room at hand (room_prepare). Either
+ * conn_publish makes a connection of it, or conn_forget removes it. */
+__noinline int conn_reserve(const struct flow *flow, __u32 *index)
 {
 	struct search *s = search_open();
 	struct conn *c;
-	__u32 index;
+	__u32 line;
 	int rc;
 
-	if (!flow || !fresh || !s)
+	if (!flow || !index || !s)
 		return -EINVAL;
-	index = room_take(entry_kind(flow->family));
-	c = index ? line_of(index, 1) : 0;
+	line = room_take(entry_kind(flow->family));
+	c = line ? line_of(line, 1) : 0;
 	if (!c) {
 		search_close();
 		return -E2BIG;
 	}
 	search_for(s, flow);
-	entry_begin(s, c, index);
-	__builtin_memcpy((void *)c + CONN_WORD, (const void *)fresh + CONN_WORD, 8);
+	entry_begin(s, c, line);
+	rc = entry_enter(s, c, line, DEAD_TIME);
+	search_close();
+	if (rc)
+		room_give(line);
+	else
+		*index = line;
+	return rc == -ENOMEM ? -E2BIG : rc;
+}
+
+/* Makes another incarnation of a dead entry that is this CPU's, of the same flow. */
+static __always_inline void conn_reuse(struct conn *c)
+{
+	*(volatile __u64 *)&c->expires = expires_as(DEAD_TIME, entry_expires(c) + 1);
+	barrier();
+	entry_blank(c);
+}
+
+/* Makes a connection or template of a dead entry that is this CPU's; its `expires` gets the entry's
+ * incarnation. Readers take it for dead until its last word is written. */
+__noinline int conn_publish(struct conn *fresh)
+{
+	struct conn *c = fresh ? line_of(fresh->index, 1) : 0;
+
+	if (!c)
+		return 0;
 	c->server = fresh->server;
 	c->controlled = fresh->controlled;
 	c->timeout = fresh->timeout;
 	c->replies = fresh->replies;
-	fresh->index = index;
 	fresh->expires = expires_as(fresh->expires, entry_expires(c));
-	rc = entry_enter(s, c, index, fresh->expires);
-	search_close();
-	if (rc)
-		room_give(index);
-	return rc == -ENOMEM ? -E2BIG : rc;
+	barrier();
+	*(volatile __u64 *)&c->expires = fresh->expires;
+	barrier();
+	*(volatile __u64 *)((void *)c + CONN_WORD) = *(__u64 *)((void *)fresh + CONN_WORD);
+	return 0;
 }
 
 /* Removes an entry of its owner (3) from the table: 0, or an error. */
@@ -469,12 +505,15 @@ enum due {
 /* Ends an entry whose bucket is claimed if its time is over, or it was left. */
 static __always_inline enum due conn_end_due(struct conn *c, __u64 now, struct conn *seen)
 {
-	__u64 was = entry_expires(c);
+	int dead = *(volatile __u8 *)&c->flags & CONN_DEAD;
+	__u64 was;
 
+	barrier(); /* one that is published now has its time by then */
+	was = entry_expires(c);
 	if (was < DEAD_TIME || was > now)
 		return DUE_NOTHING;
 	conn_copy(c, seen);
-	if (c->flags & CONN_DEAD) {
+	if (dead) {
 		/* Else another CPU is about to remove it, or to leave it to the sweep. */
 		if (!(c->flags & CONN_LEFT))
 			return DUE_NOTHING;

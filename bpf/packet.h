@@ -104,10 +104,13 @@ struct packet {
 			__u8 full;   /* enum full: what there was no room in */
 			__u8 again;  /* there was one */
 			__u8 lapsed; /* its flow has an entry whose time is over */
+			__u8 reuses; /* its entry is still an outdated connection's */
 			/* The number of the call whose template the new one holds; 0: none. */
 			__u32 call;
 			/* The index of the template that it made; 0: none. */
 			__u32 template;
+			/* The index of the entry that is reserved for it; 0: none. */
+			__u32 entry;
 		} inherited;
 	};
 	__u32 server; /* id, or NO_SERVER */

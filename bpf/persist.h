@@ -28,6 +28,7 @@ static __always_inline int template_aside(const struct flow *key, struct conn *t
 	t->controlled = TEMPLATE_MOVING;
 	t->port = TEMPLATE_INVALID;
 	t->flags = 0;
+	t->index = 0;
 	if (!conn_insert(key, t, TEMPLATE_LINGER)) {
 		template_counted(t->server, 1);
 		follow_tell(key, t, FOLLOW_OPEN, 0);

@@ -33,10 +33,19 @@ static __always_inline long template_clear(const struct flow *key, const struct 
 	return 0;
 }
 
+/* Takes a connection from what its server counts. */
+static __always_inline void conn_uncounted(const struct flow *flow, const struct conn *c)
+{
+	if (c->server == NO_SERVER) /* one that was reserved */
+		return;
+	entry_counted(flow, c->server, c->flags, -1);
+	/* Last: then the server's id may be given to another. */
+	server_unbind(c->server, c->flags & CONN_INACTIVE);
+}
+
 /* Likewise, of a dead entry, and then takes it from its server's count. */
 static __always_inline long conn_clear(const struct flow *flow, const struct conn *c)
 {
-	__u32 server = c->server;
 	long rc;
 
 	if (flow->template)
@@ -44,12 +53,9 @@ static __always_inline long conn_clear(const struct flow *flow, const struct con
 	if (c->flags & CONN_HAS_REPLIES)
 		replies_forget(c);
 	rc = conn_forget(c);
-	if (rc)
-		return rc;
-	entry_counted(flow, server, c->flags, -1);
-	/* Last: then the server's id may be given to another. */
-	server_unbind(server, c->flags & CONN_INACTIVE);
-	return 0;
+	if (!rc)
+		conn_uncounted(flow, c);
+	return rc;
 }
 
 /* Removes a template that this CPU has killed, or a connection that has let its template

@@ -269,12 +269,10 @@ __noinline __s64 replies_insert(const struct flow *replies, const struct conn *o
 		return -E2BIG;
 	search_for(s, replies);
 	entry_begin(s, r, of->replies);
-	*(__u64 *)((void *)r + CONN_WORD) = 0;
+	r->flags = 0;
 	r->template = TEMPLATE_REPLIES;
 	r->of = of->index;
 	r->incarnation = of->expires & INCARNATION;
-	r->timeout = 0;
-	r->replies = 0;
 	line = search_bucket(s);
 	if (line) {
 		former = s->found ? line_of(s->found, 1) : 0;

@@ -17,6 +17,7 @@
 #include "persist.h"
 #include "persist_call.h"
 #include "ramp.h"
+#include "reserve.h"
 #include "service.h"
 #include "settings.h"
 #include "steer.h"
@@ -52,21 +53,6 @@ static __always_inline __be16 server_port(const struct packet *p, const struct s
 	return s->port;
 }
 
-/* Ends the connection of a packet's flow that was found to be outdated, if it still is:
- * another CPU may have opened the next one. */
-__noinline int conn_end(struct packet *p)
-{
-	struct settings *set = get_settings();
-	struct conn seen = {};
-
-	if (!p || !conn_look(&p->flow, &seen) ||
-	    !conn_outdated(p, &seen, available_server(&seen), set) ||
-	    !conn_kill(&p->flow, &seen, KILL_SAME_STATE))
-		return 0;
-	conn_remove(&p->flow, &seen);
-	return 0;
-}
-
 /* Whether the packet is a connection by itself. */
 static __always_inline int one_packet(const struct packet *p, const struct service *svc)
 {
@@ -84,14 +70,40 @@ static __always_inline int conn_first(struct packet *p, const struct conn *c,
 	return decide_server(p, c->server, s, c->forward, c->port);
 }
 
-/* A new connection of a service to the server that was chosen for it. */
+/* A connection for as long as the packet takes: it may be the one that reaches a threshold. */
+static __always_inline int conn_of_one(struct packet *p, const struct service *svc,
+				       const struct conn *fresh, struct server *s, struct load *l)
+{
+	__u32 id = fresh->server;
+
+	server_bind(s, l, 1);
+	server_unbind(id, 1);
+	conn_release(&p->flow, fresh);
+	count_conn(svc->id, id);
+	count_in(p, svc->id, id);
+	p->news |= NEWS_OPENED;
+	if (p->part == FIRST_PART)
+		fragment_note(p, &p->flow, FROM_CLIENT, id);
+	return decide_server(p, id, s, fresh->forward, fresh->port);
+}
+
+/* No connection comes of a packet: the template is held for none. */
+static __always_inline int conn_none(struct packet *p, const struct conn *fresh, __u32 reason)
+{
+	conn_release(&p->flow, fresh);
+	entry_withdraw(p);
+	return drop(p, reason);
+}
+
+/* A new connection of a service to the server that was chosen for it, in the entry that was
+ * reserved. */
 __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 {
 	struct server *s = server_of(id);
 	struct load *l = load_of(id);
 	struct settings *set = get_settings();
 	struct conn fresh = {};
-	int verdict, rc;
+	int rc;
 
 	if (!p || !svc)
 		return VERDICT_DROP;
@@ -105,31 +117,21 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	}
 	p->server = id;
 	HOOK(CONN_OPEN);
-	if (!s || !l || !(s->flags & SERVER_AVAILABLE)) {
-		verdict = drop(p, REASON_DROP_SERVER_DELETED);
-		goto none;
-	}
+	if (!s || !l || !(s->flags & SERVER_AVAILABLE))
+		return conn_none(p, &fresh, REASON_DROP_SERVER_DELETED);
 	fresh.port = server_port(p, svc, s);
 	fresh.forward = s->forward;
-	if (p->hairpin)
+	if (one_packet(p, svc))
+		return conn_of_one(p, svc, &fresh, s, l);
+	if (p->hairpin) {
+		/* It might get a port of one that is still to be adopted. */
+		if (set->adopting)
+			return conn_none(p, &fresh, REASON_DROP_UPGRADE);
 		fresh.flags = CONN_HAIRPIN;
-	if (one_packet(p, svc)) {
-		/* A connection for as long as the packet takes: it may be
-		 * the one that reaches a threshold. */
-		server_bind(s, l, 1);
-		server_unbind(id, 1);
-		count_conn(svc->id, id);
-		count_in(p, svc->id, id);
-		p->news |= NEWS_OPENED;
-		if (p->part == FIRST_PART)
-			fragment_note(p, &p->flow, FROM_CLIENT, id);
-		verdict = decide_server(p, id, s, fresh.forward, fresh.port);
-		goto none;
 	}
-	if (client_full(p, set)) {
-		verdict = drop(p, REASON_DROP_CLIENT_SHARE);
-		goto none;
-	}
+	if (client_full(p, set))
+		return conn_none(p, &fresh, REASON_DROP_CLIENT_SHARE);
+	fresh.index = p->inherited.entry;
 	conn_begin(p, &fresh, set);
 	server_bind(s, l, fresh.flags & CONN_INACTIVE);
 	load_changed(id);
@@ -143,12 +145,8 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	if (conn_withdrawn(rc))
 		return drop(p, p->hairpin ? REASON_DROP_NO_HAIRPIN : REASON_DROP_TABLE_FULL);
 	server_unbind(id, fresh.flags & CONN_INACTIVE);
-	/* Another CPU may have been first with the same packet. */
-	p->inherited.full = rc == -EEXIST ? FULL_LAPSED : FULL_TABLE;
-	verdict = rc == -EEXIST ? UNDECIDED : drop(p, REASON_DROP_TABLE_FULL);
-none: /* no connection came of it: the template is held for none */
-	conn_release(&p->flow, &fresh);
-	return verdict;
+	p->inherited.full = FULL_TABLE;
+	return conn_none(p, &fresh, REASON_DROP_TABLE_FULL);
 }
 
 /* A choice, if it is one of the service's servers: the service may have been deleted
@@ -245,12 +243,8 @@ static __always_inline int conn_or_hairpin(struct __sk_buff *skb, struct packet 
 {
 	struct server *s = server_of(id);
 
-	if (set->hairpin && s && !one_packet(p, svc) && hairpin_wanted(skb, p, s)) {
-		/* It might get a port of one that is still to be adopted. */
-		if (set->adopting)
-			return drop(p, REASON_DROP_UPGRADE);
+	if (set->hairpin && s && !one_packet(p, svc) && hairpin_wanted(skb, p, s))
 		p->hairpin = HAIRPIN;
-	}
 	if (set->syncing && svc->template && one_packet(p, svc))
 		one_packet_told(p, svc, id);
 	return conn_open(p, svc, id);
@@ -275,6 +269,28 @@ static __always_inline int none_new(struct packet *p, __u32 reason)
 	if (p->outdated && !p->peek)
 		conn_end(p);
 	return pass(p, reason);
+}
+
+/* Whether a packet has the entry that its connection is to be in. Not if its flow has one, which
+ * may be over, or another CPU's that has the same packet. */
+static __always_inline int reserved(struct packet *p, const struct service *svc)
+{
+	int rc = p->peek || one_packet(p, svc) ? 0 : entry_reserve(p);
+
+	if (rc)
+		p->inherited.full = rc == -EEXIST ? FULL_LAPSED : FULL_TABLE;
+	return !rc;
+}
+
+/* There is no server for a packet. */
+static __always_inline int no_choice(struct packet *p, __u32 id)
+{
+	entry_withdraw(p);
+	if (id == STALE_CHOICE)
+		return drop(p, REASON_DROP_SERVER_DELETED);
+	if (id == NO_ROOM) /* as ip_vs_sched_persist does */
+		return drop(p, REASON_DROP_TABLE_FULL);
+	return refuse(p, ICMP_ERROR_PORT, 0, REASON_REFUSED_NO_SERVER);
 }
 
 /*
@@ -345,16 +361,17 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 		none_new(p, REASON_DROP_NO_CALL_ID);
 		return VERDICT_DROP;
 	}
+	if (!reserved(p, svc))
+		return p->inherited.full == FULL_LAPSED ? UNDECIDED
+							: drop(p, REASON_DROP_TABLE_FULL);
 	id = server_for(p, svc);
-	if (id == STALE_CHOICE)
-		return drop(p, REASON_DROP_SERVER_DELETED);
-	if (id == NO_ROOM) /* as ip_vs_sched_persist does */
-		return drop(p, REASON_DROP_TABLE_FULL);
-	if (p->outdated && !p->peek)
+	if (p->inherited.reuses)
+		entry_vacate(p);
+	else if (p->outdated && !p->peek)
 		conn_end(p);
 	HOOK(CONN_ENDED);
-	if (id == NO_SERVER)
-		return refuse(p, ICMP_ERROR_PORT, 0, REASON_REFUSED_NO_SERVER);
+	if (id == NO_SERVER || id == STALE_CHOICE || id == NO_ROOM)
+		return no_choice(p, id);
 	if (!skb)
 		return conn_open(p, svc, id);
 	if (p->peek)

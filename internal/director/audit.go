@@ -204,7 +204,7 @@ func (d *Director) auditRound(ctx context.Context, o AuditOptions, round int) ([
 		}
 	}
 	found, omitted := findingsOf(passes[0], passes[1])
-	found, err := d.confirmHeld(found)
+	found, err := d.confirmControlled(ctx, found)
 	if err != nil {
 		return nil, AuditReport{}, err
 	}

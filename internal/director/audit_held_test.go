@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"imbang/internal/bpfobj"
 	"imbang/internal/bpfobj/lbtest"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
@@ -43,7 +44,7 @@ func TestRaceAuditOfHeldTemplate(t *testing.T) {
 	if len(found) != 1 {
 		t.Fatalf("the passes suspect %+v: the test shows nothing", found)
 	}
-	confirmed, err := x.confirmHeld(found)
+	confirmed, err := x.confirmControlled(t.Context(), found)
 	x.must(err)
 	if len(confirmed) != 0 {
 		t.Errorf("a template that packets hold is found: %+v", confirmed)
@@ -51,12 +52,51 @@ func TestRaceAuditOfHeldTemplate(t *testing.T) {
 	// Beside a packet that has gone, one connection too many that stays.
 	template := found[0]
 	found[0].a, found[0].b = 3, -1
-	if confirmed, err = x.confirmHeld(found); err != nil || len(confirmed) != 1 || confirmed[0].a != 0 {
+	if confirmed, err = x.confirmControlled(t.Context(), found); err != nil || len(confirmed) != 1 || confirmed[0].a != 0 {
 		t.Errorf("one that counts too many at each look: %+v, %v", confirmed, err)
 	}
 	// One that is gone is none.
 	template.a, template.b, template.id = 3, -1, template.id+1
-	if confirmed, err = x.confirmHeld([]suspect{template}); err != nil || len(confirmed) != 0 {
+	if confirmed, err = x.confirmControlled(t.Context(), []suspect{template}); err != nil || len(confirmed) != 0 {
 		t.Errorf("another server's: %+v, %v", confirmed, err)
+	}
+}
+
+// A pass has read a connection, and its template when that connection had ended. A template that
+// does count fewer than there are is found.
+func TestAuditOfTemplateReadLate(t *testing.T) {
+	r := newRig(t, small)
+	s := persistent(tcpService(vip, "rr"))
+	r.addService(s, 1)
+	for i := range 3 {
+		r.establish(at("10.10.0.2", 1234+i), vip)
+	}
+	var template suspect
+	r.must(r.eachEntry(t.Context(), 0, func(e *entry) error {
+		if e.Flow.Template != 0 {
+			template = suspect{kind: AuditControlled, flow: e.Flow, id: e.Server, number: e.Index}
+		}
+		return nil
+	}))
+	for _, c := range []struct {
+		counts int32 // the template
+		a, b   int64 // a pass has seen
+		found  int
+	}{
+		{3, 2, 3, 0}, // one was opened meanwhile
+		{3, 3, 4, 0}, // one has ended
+		{2, 2, 3, 1},
+		{2, 2, 4, 1},
+		{1, 2, 3, 1},
+	} {
+		now, err := r.controls(template)
+		r.must(err)
+		_, err = r.runRepair(&bpfobj.LbRepair{Kind: bpfobj.LbRepairKindREPAIR_CONTROLLED, Flow: template.flow, Server: template.id,
+			Controlled: c.counts - int32(now)})
+		r.must(err)
+		template.a, template.b = c.a, c.b
+		if confirmed, err := r.confirmControlled(t.Context(), []suspect{template}); err != nil || len(confirmed) != c.found {
+			t.Errorf("%+v: %d are found, %v", c, len(confirmed), err)
+		}
 	}
 }

@@ -3,7 +3,6 @@
 package director
 
 import (
-	"fmt"
 	"testing"
 
 	"imbang/internal/bpfobj/lbtest"
@@ -26,14 +25,24 @@ func overAndAgain(t *testing.T, at lbtest.LbHookPoint) {
 	second := x.fromClientOn(cpuB, syn)
 	a.finish()
 	x.wantSound("after two SYNs")
+	x.wantCopies(first, &second)
+	x.wantOver()
+}
+
+// wantCopies checks that the copies of a first packet go to one server, though the second one may
+// have been dropped, as the first had a server chosen then.
+func (x *interleaved) wantCopies(first, second *result) {
+	x.Helper()
 	here, err := first.server()
 	x.must(err)
+	if second.verdict == drop {
+		return
+	}
 	there, err := second.server()
 	x.must(err)
 	if here != there {
-		x.Errorf("of one connection's SYN one copy goes to %s, the other to %s", here, there)
+		x.Errorf("of one flow's first packet one copy goes to %s, the other to %s", here, there)
 	}
-	x.wantOver()
 }
 
 // A is about to end what B ended: it takes the old server's connection away
@@ -47,78 +56,80 @@ func TestRaceEndsTheSuccessor(t *testing.T) {
 	overAndAgain(t, lbtest.LbHookPointPOINT_SERVICE_FOUND)
 }
 
-// A has ended the old connection, and B opens the new one.
+// A has ended the old connection, and B has a copy of what opens the new one.
 func TestRaceOpenedByAnother(t *testing.T) {
 	overAndAgain(t, lbtest.LbHookPointPOINT_CONN_ENDED)
 }
 
-// A has ended the old connection, and a stranger's gets its line before A opens the new one.
+// A has ended the old connection: its line stays the flow's, whatever is opened meanwhile.
 func TestRaceLineOfEnded(t *testing.T) {
 	for _, at := range []lbtest.LbHookPoint{lbtest.LbHookPointPOINT_CONN_ENDED, lbtest.LbHookPointPOINT_CONN_INSERT} {
 		r := newRecyclable(t)
 		r.fromClientOn(cpuB, testenv.TCP(client1, vip, "R"))
 		a, got := r.stopPacket(at, testenv.TCP(client1, vip, "S"))
-		r.openStranger("it had ended")
+		if v := r.fromClientOn(cpuB, testenv.TCP(stranger, vip, "S")); v.verdict != redirect {
+			t.Errorf("the stranger's SYN: %s", v.verdict)
+		}
 		want := r.conn(testenv.TCP(stranger, vip, "S"))
 		a.finish()
 		if got.verdict != redirect {
 			t.Errorf("the SYN: %s", got.verdict)
 		}
 		r.wantSame("after both were opened", want)
+		if is := r.conn(testenv.TCP(client1, vip, "S")); is.Index != r.former.Index || incarnation(&is.LbConn) == incarnation(&r.former.LbConn) {
+			t.Errorf("the new connection has entry %d, incarnation %d; the one before had %d, %d", is.Index, incarnation(&is.LbConn),
+				r.former.Index, incarnation(&r.former.LbConn))
+		}
 		if n := r.conns(); n != 2 {
-			t.Errorf("%d connections, want 2", n)
+			t.Errorf("%d connections, want the stranger's and the SYN's", n)
 		}
 		r.wantSound("after both were opened")
 		r.wantOver()
 	}
 }
 
-// Two CPUs have the first packet of one flow at once: the flow has one entry, both copies go to its
-// server, and the line that was taken for the other one is free again.
+// Two CPUs have the first packet of one flow at once, and B opens its connection before A has
+// reserved the entry, or A has: the flow has one entry, and no copy goes to another server.
 func TestRaceOpenedByTwo(t *testing.T) {
 	for _, family := range families {
 		for name := range transports(client1, vip) {
-			t.Run(family.name+"/"+name, func(t *testing.T) { openedByTwo(t, family, name, false, 1) })
-			// A is about to enter the template, or behind that the connection.
-			for arrival := 1; arrival <= 2; arrival++ {
-				t.Run(fmt.Sprintf("%s/%s/persistent, entry %d", family.name, name, arrival), func(t *testing.T) {
-					openedByTwo(t, family, name, true, arrival)
-				})
-			}
+			t.Run(family.name+"/"+name, func(t *testing.T) {
+				openedByTwo(t, family, name, false, lbtest.LbHookPointPOINT_SERVICE_FOUND, 1234)
+				openedByTwo(t, family, name, false, lbtest.LbHookPointPOINT_CONN_INSERT, 1234)
+			})
+			// A is about to enter the template; B has another flow of it.
+			t.Run(family.name+"/"+name+"/persistent", func(t *testing.T) {
+				openedByTwo(t, family, name, true, lbtest.LbHookPointPOINT_SERVICE_FOUND, 1234)
+				openedByTwo(t, family, name, true, lbtest.LbHookPointPOINT_CONN_INSERT, 1235)
+			})
 		}
 	}
 }
 
-func openedByTwo(t *testing.T, f family, name string, persistence bool, arrival int) {
+func openedByTwo(t *testing.T, f family, name string, persistence bool, point lbtest.LbHookPoint, port int) {
 	x := newInterleaved(t)
-	vip := at(f.vip(1), 80)
-	packet, want := transports(at(f.client, 1234), vip)[name], 1
+	vip, packets := at(f.vip(1), 80), [2]testenv.Packet{}
+	for i, p := range []int{1234, port} {
+		packets[i] = transports(at(f.client, p), vip)[name]
+	}
+	want := 1 + port - 1234
 	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
 		if p.String() != name {
 			continue
 		}
 		s := service(p, vip, "rr")
 		if persistence {
-			s, want = persistent(s), 2
+			s, want = persistent(s), want+1
 		}
 		x.serve(s, f.real(0, 8080), f.real(1, 8080), f.real(2, 8080))
 	}
-	var first result
-	a := x.stopTimes(lbtest.LbHookPointPOINT_CONN_INSERT, arrival, func() (err error) {
-		first, err = x.clientRun(packet)
-		return err
-	})
-	a.hook.Release(arrival - 1)
-	x.must(a.hook.Await(arrival))
-	second := x.fromClientOn(cpuB, packet)
-	a.finish()
-	here, err := first.server()
-	x.must(err)
-	there, err := second.server()
-	x.must(err)
-	if here != there {
-		t.Errorf("of one flow's first packet one copy goes to %s, the other to %s", here, there)
+	a, first := x.stopPacket(point, packets[0])
+	second := x.fromClientOn(cpuB, packets[1])
+	if reserved := point == lbtest.LbHookPointPOINT_CONN_INSERT && port == 1234; (second.verdict == drop) != reserved {
+		t.Errorf("the second packet: %s", second.verdict)
 	}
+	a.finish()
+	x.wantCopies(first, &second)
 	if n := x.conns(); n != want {
 		t.Errorf("%d entries, want %d", n, want)
 	}

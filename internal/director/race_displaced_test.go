@@ -130,7 +130,7 @@ func TestRaceDisplacedRoomTaken(t *testing.T) {
 	x, room := newCrowded(t)
 	// The first arrival finds no room.
 	var got result
-	a := x.stopTimes(lbtest.LbHookPointPOINT_CONN_INSERT, 2, func() (err error) {
+	a := x.stopTimes(lbtest.LbHookPointPOINT_SERVICE_FOUND, 2, func() (err error) {
 		got, err = x.clientRun(testenv.UDP(client1, vip, "x"))
 		return err
 	})

@@ -56,12 +56,14 @@ func (x *interleaved) begins() verdict {
 	return x.fromClientOn(cpuB, firstOfCall).verdict
 }
 
-// ends lets the time of the call's entries be over, and the sweep come by: its template ends a minute
-// after its connection.
+// ends lets the time of the call's entries be over, and the sweep come by: its template ends behind
+// its connection, or if the sweep came by it first, a minute later.
 func (x *interleaved) ends() {
 	x.Helper()
 	x.wait(lifetime + time.Second)
-	x.wait(time.Minute + time.Second)
+	if slices.ContainsFunc(x.allEntries(), func(e entry) bool { return e.Flags&connDead == 0 }) {
+		x.wait(time.Minute + time.Second)
+	}
 }
 
 // wait lets some virtual time pass, and the sweep come by once.
