@@ -216,11 +216,7 @@ func newCollection(spec *ebpf.CollectionSpec, sizes Sizes) (*ebpf.Collection, er
 		return nil, err
 	}
 	resize(spec, sizes)
-	objs, err := ebpf.NewCollection(spec)
-	if err != nil {
-		return nil, explainLoad(err)
-	}
-	return objs, nil
+	return loadCollection(spec, nil)
 }
 
 // install pins a loaded data plane whose tables are new, and starts its timers.

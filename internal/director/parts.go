@@ -98,9 +98,9 @@ func (d *Director) want(p part) error {
 		spec.Maps[name].Contents = nil
 		replaced[name] = *m
 	})
-	objs, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replaced})
+	objs, err := loadCollection(spec, replaced)
 	if err != nil {
-		return explainLoad(err)
+		return err
 	}
 	defer objs.Close()
 	d.programsOf(p, func(name string, program **ebpf.Program) {

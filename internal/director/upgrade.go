@@ -245,9 +245,9 @@ func (u *upgrade) load() error {
 			p.without(u.spec)
 		}
 	}
-	objs, err := ebpf.NewCollectionWithOptions(u.spec, ebpf.CollectionOptions{MapReplacements: replaced})
+	objs, err := loadCollection(u.spec, replaced)
 	if err != nil {
-		return explainLoad(err)
+		return err
 	}
 	u.next = &pinnedBuild{dir: u.nextDir(), maps: map[string]*ebpf.Map{}, progs: objs.Programs, abi: ABI, object: u.object}
 	for name, m := range objs.Maps {
