@@ -102,6 +102,8 @@ static __noinline enum record_result adopt_entry(const struct conn_record *r)
 		return RECORD_NO_ROOM;
 	adopt_count(&flow, r->server, r->flags);
 	rc = conn_insert(&flow, &fresh, record_timeout(r));
+	if (rc == -EEXIST && conn_settled_away(&flow)) /* no connection came of a packet */
+		rc = conn_insert(&flow, &fresh, record_timeout(r));
 	if (rc && fresh.replies)
 		room_give(fresh.replies);
 	if (!rc) {

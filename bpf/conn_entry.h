@@ -46,7 +46,8 @@ static __always_inline void conn_copy_part(struct conn *c, struct conn *seen)
 {
 	seen->expires = entry_expires(c);
 	barrier();
-	__builtin_memcpy((void *)seen + CONN_WORD, (const void *)c + CONN_WORD, 8);
+	*(__u64 *)((void *)seen + CONN_WORD) = *(volatile __u64 *)((void *)c + CONN_WORD);
+	barrier();
 	seen->server = c->server;
 	seen->index = c->index;
 }
@@ -156,6 +157,33 @@ __noinline int conn_look(const struct flow *flow, struct conn *seen)
 	return found;
 }
 
+/* More than another CPU takes from when it has reserved an entry until the connection lives. */
+#define SETTLE_TRIES 64
+
+struct settling {
+	const struct flow *flow;
+	struct conn seen;
+	int lives;
+};
+
+static long settle_look(__u32 i, struct settling *s)
+{
+	s->seen.index = 0;
+	s->lives = conn_look(s->flow, &s->seen);
+	return s->lives || !s->seen.index;
+}
+
+/* Waits until a connection that another CPU opens now is there, or given up: 1 if the flow has no
+ * entry then. */
+__noinline int conn_settled_away(const struct flow *flow)
+{
+	struct settling s = { .flow = flow };
+
+	if (flow)
+		bpf_loop(TRIES(SETTLE_TRIES), settle_look, &s, 0);
+	return !s.lives && !s.seen.index;
+}
+
 /* Sets how many packets came from its client (1a). */
 static __always_inline void conn_set_packets(const struct conn *seen, __u16 packets)
 {
@@ -185,7 +213,10 @@ __noinline enum entry_seen entry_see(__u32 index, struct flow *flow, struct conn
 		return ENTRY_NONE;
 	if (conn_look(flow, seen))
 		return seen->index == index ? ENTRY_LIVES : ENTRY_NONE;
-	return seen->index == index && !(seen->flags & CONN_DEAD) ? ENTRY_LAPSED : ENTRY_NONE;
+	/* One without a time is just being published. */
+	return seen->index == index && !(seen->flags & CONN_DEAD) && seen->expires >= 2 * DEAD_TIME
+		       ? ENTRY_LAPSED
+		       : ENTRY_NONE;
 }
 
 static __always_inline int entry_look(__u32 index, struct flow *flow, struct conn *seen)
@@ -219,7 +250,7 @@ static __always_inline struct conn *conn_claim(const struct flow *flow, __u32 *b
 
 static __always_inline int conn_lives(const struct conn *c)
 {
-	return !(c->flags & CONN_DEAD);
+	return !(*(volatile __u8 *)&c->flags & CONN_DEAD);
 }
 
 /* Empties what an entry says: it is that of no server, and dead. */
@@ -505,7 +536,7 @@ enum due {
 /* Ends an entry whose bucket is claimed if its time is over, or it was left. */
 static __always_inline enum due conn_end_due(struct conn *c, __u64 now, struct conn *seen)
 {
-	int dead = *(volatile __u8 *)&c->flags & CONN_DEAD;
+	__u8 flags = *(volatile __u8 *)&c->flags;
 	__u64 was;
 
 	barrier(); /* one that is published now has its time by then */
@@ -513,9 +544,9 @@ static __always_inline enum due conn_end_due(struct conn *c, __u64 now, struct c
 	if (was < DEAD_TIME || was > now)
 		return DUE_NOTHING;
 	conn_copy(c, seen);
-	if (dead) {
-		/* Else another CPU is about to remove it, or to leave it to the sweep. */
-		if (!(c->flags & CONN_LEFT))
+	if (flags & CONN_DEAD) {
+		/* Else it is another CPU's, which goes on with it, or leaves it to the sweep. */
+		if (!(flags & CONN_LEFT))
 			return DUE_NOTHING;
 		c->flags &= ~CONN_LEFT;
 		return DUE_OVER;

@@ -83,43 +83,16 @@ static __noinline __u32 displace_find(const struct packet *p, __u8 calls)
 {
 	struct displacing d = { .rank = ~0U, .most = NO_SERVICE, .calls = calls };
 	const struct crowding *crowds;
-	__u32 id = p->server;
-	struct server *s = server_far(id);
+	struct scratch *room = get_scratch(SCRATCH_PACKET);
 
 	d.kept = p->inherited.template;
 	d.family = p->flow.family;
 	crowds = &state.attack.crowds[d.family == AF_INET6];
 	if (crowds->most)
 		d.most = crowds->service;
-	d.own = s && s->service == d.most;
+	d.own = room && room->service.id == d.most;
 	bpf_loop(TRIES(DISPLACE_TRIES), displace_look, &d, 0);
 	return d.index;
-}
-
-/* More than another CPU takes from when it has reserved the entry of a flow (reserve.h). */
-#define SETTLE_TRIES 64
-
-struct settling {
-	const struct flow *flow;
-	struct conn seen;
-	int lives;
-};
-
-static long settle_look(__u32 i, struct settling *s)
-{
-	s->seen.index = 0;
-	s->lives = conn_look(s->flow, &s->seen);
-	return s->lives || !s->seen.index;
-}
-
-/* Waits until the connection that another CPU opens now is there, or given up: 1 if the flow has no
- * entry then. */
-static __noinline int settled_away(const struct flow *flow)
-{
-	struct settling s = { .flow = flow };
-
-	bpf_loop(TRIES(SETTLE_TRIES), settle_look, &s, 0);
-	return !s.lives && !s.seen.index;
 }
 
 /* Ends an entry for a packet that found no room (no_room): 0, or 1 if there is some now. */
@@ -137,7 +110,7 @@ __noinline int displace(struct packet *p)
 	p->inherited.full = FULL_NONE;
 	p->inherited.again = 1;
 	if (full == FULL_LAPSED)
-		return conn_lapse(&p->flow) || settled_away(&p->flow);
+		return conn_lapse(&p->flow) || conn_settled_away(&p->flow);
 	is = entry_see(displace_find(p, full == FULL_CALLS), &flow, &seen);
 	if (is == ENTRY_LIVES && sweep_end(&flow, &seen, KILL_UNPROVEN))
 		h->displaced++;

@@ -84,7 +84,9 @@ static __always_inline int follow_wanted(const struct follower *who, const struc
 /* Copies what an entry says. */
 static __always_inline void follow_copy(struct follow_event *e, const struct conn *c)
 {
-	__builtin_memcpy(&e->port, (const void *)c + CONN_WORD, 8);
+	__u64 word = *(const volatile __u64 *)((const void *)c + CONN_WORD);
+
+	__builtin_memcpy(&e->port, &word, 8);
 	e->server = c->server;
 	e->controlled = c->controlled;
 	e->timeout = c->timeout;

@@ -45,7 +45,7 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 
 	if (!s || !l || !record_server(r, s))
 		return RECORD_NO_SERVER;
-	if (conn_exists(&flow))
+	if (conn_exists(&flow) && !conn_settled_away(&flow))
 		return RECORD_EXISTS;
 	if (control.kind && !import_hold(&flow, &control))
 		return RECORD_NO_TEMPLATE;

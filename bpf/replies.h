@@ -13,7 +13,7 @@
  * Invariants of entries of replies (FLOW_REPLIES, TEMPLATE_REPLIES):
  * 1. Such an entry names its connection's, by index and incarnation, from when it is entered
  *    until it leaves its bucket. The connection names it, too (`replies`): it has had that line
- *    since before it was entered itself.
+ *    since before it lived.
  * 2. It is entered after its connection; if that has died by then, it is taken out under the same
  *    claim. Else it is taken out by the connection's owner, after the connection has died and
  *    before it is removed. Both write first and read then, by atomic operations, so one of them
@@ -204,10 +204,15 @@ __noinline int replies_lost(__s64 name)
 {
 	struct conn *c = line_of(name & INDEX_MASK, 1);
 	union line *line = c ? entry_claim(c) : 0;
+	int lives;
 
 	if (!c || !line)
 		return 0;
-	if (entry_expires(c) >= DEAD_TIME && (entry_expires(c) & INCARNATION) == name >> INDEX_BITS)
+	/* Under the claim one that lives stays so; a dead one is its owner's, and may become the
+	 * next. */
+	lives = conn_lives(c);
+	barrier();
+	if (lives && (entry_expires(c) & INCARNATION) == name >> INDEX_BITS)
 		c->flags &= ~CONN_LISTED;
 	bucket_leave(line);
 	return 0;

@@ -42,6 +42,7 @@ __noinline int entry_reserve(struct packet *p)
 	if (!p)
 		return -EINVAL;
 	if (p->outdated && outdated_kill(p, &seen)) {
+		follow_tell(&p->flow, &seen, FOLLOW_CLOSE, 0);
 		p->inherited.entry = seen.index;
 		p->inherited.reuses = 1;
 		return 0;
@@ -65,7 +66,6 @@ __noinline int entry_vacate(struct packet *p)
 	p->inherited.reuses = 0;
 	conn_copy(c, &seen);
 	conn_release(&p->flow, &seen);
-	follow_tell(&p->flow, &seen, FOLLOW_CLOSE, 0);
 	if (seen.flags & CONN_HAS_REPLIES)
 		replies_forget(&seen);
 	conn_reuse(c);

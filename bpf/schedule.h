@@ -142,8 +142,10 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 			p->packets = fresh.in_packets;
 		return conn_first(p, &fresh, s);
 	}
-	if (conn_withdrawn(rc))
+	if (conn_withdrawn(rc)) {
+		p->inherited.entry = 0;
 		return drop(p, p->hairpin ? REASON_DROP_NO_HAIRPIN : REASON_DROP_TABLE_FULL);
+	}
 	server_unbind(id, fresh.flags & CONN_INACTIVE);
 	p->inherited.full = FULL_TABLE;
 	return conn_none(p, &fresh, REASON_DROP_TABLE_FULL);
@@ -279,6 +281,8 @@ static __always_inline int reserved(struct packet *p, const struct service *svc)
 
 	if (rc)
 		p->inherited.full = rc == -EEXIST ? FULL_LAPSED : FULL_TABLE;
+	else if (svc->template)
+		room_prepare(entry_kind(p->flow.family), 1); /* a template's */
 	return !rc;
 }
 

@@ -69,8 +69,8 @@ func (d *Director) controls(s suspect) (int64, error) {
 }
 
 // confirmFewer counts the connections again of templates that count fewer than there are. A pass may
-// have read a connection that ended before its template was read. So each is read before and behind
-// the connections here: what it counts then is not less than there are meanwhile.
+// have read a connection that ended before its template was read. So each template is read before
+// and behind the connections here, and counts fewer at both times, each time.
 func (d *Director) confirmFewer(ctx context.Context, fewer []suspect) ([]suspect, error) {
 	for range fewerCounts {
 		if len(fewer) == 0 {

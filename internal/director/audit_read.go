@@ -363,7 +363,7 @@ func (r *auditReader) connection(c *entry) {
 		report(AuditDead)
 		return
 	}
-	if c.ofReplies() {
+	if c.ofReplies() || left && c.Server == noServer { // no connection came of it
 		return
 	}
 	if int(c.Server) >= len(r.servers) || never(r.servers[c.Server]) {

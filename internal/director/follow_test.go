@@ -76,6 +76,24 @@ func (r *rig) wantFollowed(f *Follower, want ...string) {
 	}
 }
 
+// A connection that is over and whose client opens the next one ends with the time that it had: other
+// directors judge by it which packets came later.
+func TestFollowOutdated(t *testing.T) {
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1)
+	r.establish(client1, vip)
+	r.fromClient(testenv.TCP(client1, vip, "R"))
+	follower := r.follow(FollowRule{})
+	r.syn(client1, vip)
+	got := r.followed(follower)
+	if diff := cmp.Diff([]string{"1234 close CLOSE", "1234 open SYN_RECV"}, connectionTales(got)); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	if e := got[0].ExpiresIn; e < 8 || e > 11 {
+		t.Errorf("the old one would have ended in %g s; CLOSE lasts 10 s", e)
+	}
+}
+
 // An event says all that there is to say of a connection.
 func TestConnectionEvent(t *testing.T) {
 	for _, f := range families {

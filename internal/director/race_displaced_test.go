@@ -5,6 +5,7 @@ package director
 import (
 	"fmt"
 	"math/bits"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -149,6 +150,33 @@ func TestRaceDisplacedRoomTaken(t *testing.T) {
 	if got.verdict != redirect {
 		t.Errorf("the packet: %s", got.verdict)
 	}
+}
+
+// Packets of the service that has most displace its own connections alone, though it has few.
+func TestDisplacedOfOwnCrowd(t *testing.T) {
+	x := newInterleavedSized(t, crowdedSizes)
+	const services = 15
+	for i := range services {
+		x.serve(service(model.UDP, nthVIP(i), "rr"), realServer(i, 1))
+	}
+	x.crowd(func(i int) testenv.Packet { return testenv.UDP(crowdedClient(i), nthVIP(max(0, i-1)%services), "x") })
+	others := func() (n int) {
+		for _, e := range x.allEntries() {
+			if fromAddressOf(e.Flow.Dst, e.Flow.Family) != netip.MustParseAddrPort(nthVIP(0)).Addr() {
+				n++
+			}
+		}
+		return n
+	}
+	before := others()
+	for i := range 200 {
+		x.fromClientOn(cpuB, testenv.UDP(fmt.Sprintf("10.10.8.%d:%d", i, 2000), nthVIP(0), "x"))
+	}
+	if n := others(); n != before {
+		t.Errorf("other services have %d connections, had %d", n, before)
+	}
+	x.wantSound("crowded")
+	x.wantOver()
 }
 
 // Two CPUs displace at once: each ends another one.
