@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The entry of a connection that a packet may open. It is in the table, dead and of this CPU alone,
- * from before a server is chosen until the connection lives or is given up. So of several packets
- * of one flow that come at once, on any CPUs, one has a server chosen; and so has none that finds
- * no room. An outdated connection is killed for it, and its entry becomes the next one's.
+ * from before a server is chosen until the connection lives or is given up. So the scheduler runs
+ * once if several CPUs have a packet of one flow at the same time, and does not run for a packet
+ * that finds no room. An outdated connection is killed first, and the new one uses its entry.
  */
 #ifndef IMBANG_RESERVE_H
 #define IMBANG_RESERVE_H

@@ -10,9 +10,9 @@
  *
  * Invariants:
  * 1. Slots of a bucket, links of its chain, and all fields of its entries but `expires` and
- *    in_packets, and those that say what a dead entry is (conn_publish), change only while the
- * bucket is claimed (BUCKET_CLAIMED), and by the CPU that has claimed it. It holds the claim for
- * one change, and leaving it changes the bucket's version.
+ *    in_packets change only while the bucket is claimed (BUCKET_CLAIMED), and by the CPU that has
+ *    claimed it, or by the owner of a dead entry (conn_publish). The CPU holds the claim for one
+ *    change, and leaving it changes the bucket's version.
  * 2. A claim counts for a flow if the geometry, read again under it, still says that the flow
  *    belongs to this bucket. Who changes the geometry holds the claims of all buckets that lose
  *    entries by it. So at most one CPU at a time changes what is found for a flow.

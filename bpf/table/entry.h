@@ -11,8 +11,8 @@
  *    with what it has read, by which it can neither revive one that has ended nor move the end
  *    of the next one in the same entry.
  * 2. An entry is written by the CPU that has taken it from its block: incarnation, then flow and
- *    fields; then, under the bucket's claim, the slot and the time. That of a connection or
- * template begins as one that is dead, and the CPU goes on to write what it says (conn_publish).
+ *    fields; then, under the bucket's claim, the slot and the time. The entry of a connection or
+ *    template begins as a dead one. The same CPU then writes its fields (conn_publish).
  * 3. An entry dies first (conn_entry.h), is taken out of its bucket then, and given back last.
  *    Until then its flow has no other entry.
  * 4. A flow has one entry at most, as it is looked for and entered under one claim. That of
