@@ -10,11 +10,11 @@ import (
 	"imbang/internal/model"
 )
 
-// connTally is what a pass counted of a server's connections. Sums of hashes tell
+// connTally is what a pass counted of a server's connections. Sums of identities tell
 // whether they are the same ones in another pass.
 type connTally struct {
 	active, inactive, templates uint32
-	conns                       uint64 // sum of hashes, of flow and activity
+	conns                       uint64 // sum of identities, and of activity
 	templ                       uint64 // likewise
 	unproven                    uint32 // of both kinds
 	bare                        uint64 // likewise
@@ -28,17 +28,17 @@ type countsView struct {
 	slack                  int64 // programs that may be under way
 }
 
-func (v *countsView) add(flow *bpfobj.LbFlow, c *entry) {
+func (v *countsView) add(c *entry) {
 	if int(c.Server) >= len(v.tally) {
 		return
 	}
-	t, hash := &v.tally[c.Server], keyHash(flow)
+	t, hash := &v.tally[c.Server], c.identity()
 	if c.Flags&connUnproven != 0 {
 		t.unproven++
 		t.bare += hash
 	}
 	switch {
-	case flow.Template != 0:
+	case c.Flow.Template != 0:
 		t.templates++
 		t.templ += hash
 	case c.Flags&connInactive != 0:
@@ -75,6 +75,10 @@ func (v *countsView) bounds(id int) (least, most int64, known bool) {
 // judgeCounts compares two passes: what did not move is exact, else bounds decide.
 func judgeCounts(one, two *countsView, report func(suspect)) {
 	for id := range min(len(one.tally), len(two.tally)) {
+		if one.openedBefore[id] != two.openedBy[id] {
+			judgeMoving(one, two, id, report)
+			continue
+		}
 		s := suspect{kind: AuditCounts, id: uint32(id)}
 		a, b := one.tally[id], two.tally[id]
 		l := one.before[id]
@@ -120,7 +124,7 @@ type templateView struct {
 	server     uint32
 	controlled uint32
 	counted    uint32
-	conns      uint64 // sum of hashes
+	conns      uint64 // sum of identities
 	ambiguous  bool   // there is one set aside of the same server
 }
 
@@ -187,18 +191,18 @@ func serverHash(flow bpfobj.LbFlow, server uint32) uint64 {
 	return keyHash(&flow) ^ (uint64(server)+1)*inactiveSalt
 }
 
-func newHold(flow *bpfobj.LbFlow, c *entry) holdView {
+func newHold(c *entry) holdView {
 	if bpfobj.LbTemplateKind(c.Template) == bpfobj.LbTemplateKindTEMPLATE_CALL {
 		// It keeps its key when it becomes invalid.
-		template := serverHash(callKey(c.Fwmark, flow.Family), c.Server)
-		return holdView{template, template, keyHash(flow)}
+		template := serverHash(callKey(c.Fwmark, c.Flow.Family), c.Server)
+		return holdView{template, template, c.identity()}
 	}
-	key := templateKey(flow, c)
-	return holdView{serverHash(key, c.Server), serverHash(asideKey(key, c.Server), c.Server), keyHash(flow)}
+	key := templateKey(&c.Flow, c)
+	return holdView{serverHash(key, c.Server), serverHash(asideKey(key, c.Server), c.Server), c.identity()}
 }
 
-func newTemplate(flow *bpfobj.LbFlow, c *entry) templateView {
-	return templateView{hash: serverHash(*flow, c.Server), flow: *flow, server: c.Server, controlled: c.Fwmark}
+func newTemplate(c *entry) templateView {
+	return templateView{hash: serverHash(c.Flow, c.Server), flow: c.Flow, server: c.Server, controlled: c.Fwmark}
 }
 
 // countControlled counts the connections of templates, and sorts these.

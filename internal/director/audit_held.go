@@ -5,7 +5,6 @@ package director
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 )
 
@@ -13,48 +12,54 @@ const (
 	heldLooks = 64
 	heldPause = 2 * time.Millisecond
 
-	fewerCounts = 2
+	heldCounts = 4
 )
 
 // confirmControlled judges templates again that count other connections than there are, which each
 // pass may have met while packets opened or ended some.
-func (d *Director) confirmControlled(ctx context.Context, found []suspect) (confirmed []suspect, err error) {
-	var more, fewer []suspect
+func (d *Director) confirmControlled(ctx context.Context, found []suspect) ([]suspect, error) {
+	var held, confirmed []suspect
 	for _, s := range found {
-		switch {
-		case s.kind == AuditControlled && s.a > s.b:
-			more = append(more, s)
-		case s.kind == AuditControlled:
-			fewer = append(fewer, s)
-		default:
+		if s.kind == AuditControlled {
+			held = append(held, s)
+		} else {
 			confirmed = append(confirmed, s)
 		}
 	}
-	if more, err = d.confirmMore(more); err != nil {
-		return nil, err
+	held, err := d.lookAgain(held)
+	for range heldCounts {
+		if len(held) == 0 || err != nil {
+			break
+		}
+		held, err = d.countAgain(ctx, held)
 	}
-	fewer, err = d.confirmFewer(ctx, fewer)
-	return slices.Concat(confirmed, more, fewer), err
+	return append(confirmed, held...), err
 }
 
-// confirmMore looks again, many times, at templates that count more connections than
+// lookAgain looks, many times, at templates that count more connections than
 // there are. A packet under way holds its template before there is a connection, and
 // that of a one-packet service without any: each pass may have met another one. What a
 // template counts whenever it is looked at is of none of them.
-func (d *Director) confirmMore(held []suspect) ([]suspect, error) {
-	for look := 0; look < heldLooks && len(held) > 0; look++ {
-		time.Sleep(heldPause)
-		still := held[:0]
+func (d *Director) lookAgain(held []suspect) ([]suspect, error) {
+	for range heldLooks {
+		still, more := held[:0], false
 		for _, s := range held {
-			controls, err := d.controls(s)
-			if err != nil {
-				return nil, err
+			if s.a > s.b {
+				controls, err := d.controls(s)
+				if err != nil {
+					return nil, err
+				}
+				if s.a = min(s.a, controls); s.a <= s.b {
+					continue
+				}
+				more = true
 			}
-			if s.a = min(s.a, controls); s.a > s.b {
-				still = append(still, s)
-			}
+			still = append(still, s)
 		}
-		held = still
+		if held = still; !more {
+			break
+		}
+		time.Sleep(heldPause)
 	}
 	return held, nil
 }
@@ -68,49 +73,54 @@ func (d *Director) controls(s suspect) (int64, error) {
 	return int64(c.Fwmark), nil
 }
 
-// confirmFewer counts the connections again of templates that count fewer than there are. A pass may
-// have read a connection that ended before its template was read. So each template is read before
-// and behind the connections here, and counts fewer at both times, each time.
-func (d *Director) confirmFewer(ctx context.Context, fewer []suspect) ([]suspect, error) {
-	for range fewerCounts {
-		if len(fewer) == 0 {
-			break
-		}
-		most, conns := make([]int64, len(fewer)), map[uint64]int64{}
-		look := func() error {
-			for i, s := range fewer {
-				controls, err := d.controls(s)
-				if err != nil {
-					return err
-				}
-				most[i] = max(most[i], controls)
-				if controls < 0 {
-					most[i] = s.b
-				}
+// countAgain counts the connections again of templates that count more or fewer than there are. A pass
+// may have read a template before one of them was opened, or a connection that ended before its template
+// was read. So each template is read before and behind the connections here, and is on the same side
+// of them both times, or it is sound.
+func (d *Director) countAgain(ctx context.Context, held []suspect) ([]suspect, error) {
+	least, most := make([]int64, len(held)), make([]int64, len(held))
+	look := func(first bool) error {
+		for i, s := range held {
+			controls, err := d.controls(s)
+			if err != nil {
+				return err
 			}
-			return nil
-		}
-		count := func(e *entry) error {
-			if e.Flags&connDead == 0 && e.Flow.Template == 0 && e.Template != 0 {
-				h := newHold(&e.Flow, e)
-				conns[h.valid]++
-				if h.aside != h.valid {
-					conns[h.aside]++
-				}
+			if first {
+				least[i], most[i] = controls, controls
 			}
-			return nil
+			least[i], most[i] = min(least[i], controls), max(most[i], controls)
 		}
-		if err := errors.Join(look(), d.eachEntry(ctx, 0, count), look()); err != nil {
-			return nil, err
-		}
-		still := fewer[:0]
-		for i, s := range fewer {
-			s.a, s.b = max(s.a, most[i]), min(s.b, conns[serverHash(s.flow, s.id)])
-			if s.a < s.b {
-				still = append(still, s)
-			}
-		}
-		fewer = still
+		return nil
 	}
-	return fewer, nil
+	conns := map[uint64]int64{}
+	count := func(e *entry) error {
+		if e.Flags&connDead == 0 && e.Flow.Template == 0 && e.Template != 0 {
+			h := newHold(e)
+			conns[h.valid]++
+			if h.aside != h.valid {
+				conns[h.aside]++
+			}
+		}
+		return nil
+	}
+	if err := errors.Join(look(true), d.eachEntry(ctx, 0, count), look(false)); err != nil {
+		return nil, err
+	}
+	still := held[:0]
+	for i, s := range held {
+		there := conns[serverHash(s.flow, s.id)]
+		switch more := s.a > s.b; {
+		case least[i] < 0: // it is gone
+			continue
+		case more && least[i] > there:
+			s.a = least[i]
+		case !more && most[i] < there:
+			s.a = most[i]
+		default:
+			continue
+		}
+		s.b = there
+		still = append(still, s)
+	}
+	return still, nil
 }

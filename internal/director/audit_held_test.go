@@ -51,19 +51,21 @@ func TestRaceAuditOfHeldTemplate(t *testing.T) {
 	}
 	// Beside a packet that has gone, one connection too many that stays.
 	template := found[0]
-	found[0].a, found[0].b = 3, -1
-	if confirmed, err = x.confirmControlled(t.Context(), found); err != nil || len(confirmed) != 1 || confirmed[0].a != 0 {
+	_, err = x.runRepair(&bpfobj.LbRepair{Kind: bpfobj.LbRepairKindREPAIR_CONTROLLED, Flow: template.flow, Server: template.id, Controlled: 1})
+	x.must(err)
+	found[0].a, found[0].b = 3, 0
+	if confirmed, err = x.confirmControlled(t.Context(), found); err != nil || len(confirmed) != 1 || confirmed[0].a != 1 {
 		t.Errorf("one that counts too many at each look: %+v, %v", confirmed, err)
 	}
 	// One that is gone is none.
-	template.a, template.b, template.id = 3, -1, template.id+1
+	template.a, template.b, template.id = 3, 0, template.id+1
 	if confirmed, err = x.confirmControlled(t.Context(), []suspect{template}); err != nil || len(confirmed) != 0 {
 		t.Errorf("another server's: %+v, %v", confirmed, err)
 	}
 }
 
-// A pass has read a connection, and its template when that connection had ended. A template that
-// does count fewer than there are is found.
+// A pass has read a connection, and its template when that connection had ended; or the template when
+// another was opened. A template that does count fewer or more than there are is found.
 func TestAuditOfTemplateReadLate(t *testing.T) {
 	r := newRig(t, small)
 	s := persistent(tcpService(vip, "rr"))
@@ -85,6 +87,9 @@ func TestAuditOfTemplateReadLate(t *testing.T) {
 	}{
 		{3, 2, 3, 0}, // one was opened meanwhile
 		{3, 3, 4, 0}, // one has ended
+		{3, 3, 2, 0}, // one was opened behind the pass
+		{4, 4, 3, 1},
+		{5, 4, 2, 1},
 		{2, 2, 3, 1},
 		{2, 2, 4, 1},
 		{1, 2, 3, 1},

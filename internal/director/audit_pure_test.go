@@ -160,6 +160,12 @@ func TestAuditCounts(t *testing.T) {
 		one.tally[0].unproven, two.tally[0].unproven = 1, 1
 		two.tally[0].bare++
 	}))
+	wantKinds(t, "while one was opened and one ended", judge(func(one, two *countsView) {
+		for _, v := range []*countsView{one, two} {
+			v.tally[0].active, v.tally[0].templates, v.tally[0].unproven = 4, 2, 3
+			two.openedBy[0]++
+		}
+	}))
 	wantKinds(t, "only in one pass", judge(func(one, _ *countsView) { one.tally[0].active = 2 }))
 	moving := func(opened uint64, more uint32) func(one, two *countsView) {
 		return func(one, two *countsView) {
@@ -187,9 +193,10 @@ func TestAuditControlled(t *testing.T) {
 		t.Fatalf("clients of one network have the templates %+v and %+v", key, other)
 	}
 	aside := asideKey(key, 7)
-	holds := []holdView{newHold(&one, &conn), newHold(&two, &conn)}
+	of := func(flow bpfobj.LbFlow) holdView { return newHold(&entry{LbConn: conn.LbConn, Flow: flow}) }
+	holds := []holdView{of(one), of(two)}
 	template := func(key bpfobj.LbFlow, server, controlled uint32) templateView {
-		return newTemplate(&key, &entry{LbConn: bpfobj.LbConn{Server: server, Fwmark: controlled}})
+		return newTemplate(&entry{LbConn: bpfobj.LbConn{Server: server, Fwmark: controlled}, Flow: key})
 	}
 	for what, c := range map[string]struct {
 		templates []templateView

@@ -370,13 +370,13 @@ func (r *auditReader) connection(c *entry) {
 		report(AuditConnServer)
 		return
 	}
-	r.pass.counts.add(&c.Flow, c)
+	r.pass.counts.add(c)
 	switch {
 	case left: // the template has let it go, or it is one
 	case c.Flow.Template != 0:
-		r.templates = append(r.templates, newTemplate(&c.Flow, c))
+		r.templates = append(r.templates, newTemplate(c))
 	case c.Template != 0:
-		r.holds = append(r.holds, newHold(&c.Flow, c))
+		r.holds = append(r.holds, newHold(c))
 	}
 }
 
@@ -422,6 +422,11 @@ var auditSeed = maphash.MakeSeed()
 // keyHash identifies a flow or a call within this process: the seed is random.
 func keyHash[K bpfobj.LbFlow | bpfobj.LbCall](k *K) uint64 {
 	return maphash.Bytes(auditSeed, unsafe.Slice((*byte)(unsafe.Pointer(k)), unsafe.Sizeof(*k)))
+}
+
+// identity tells an entry from all others, and from those that had its line or its flow before.
+func (e *entry) identity() uint64 {
+	return (keyHash(&e.Flow)+uint64(e.at))*inactiveSalt + incarnation(&e.LbConn)
 }
 
 // gracePeriod waits until every program that runs now has ended: the kernel does
