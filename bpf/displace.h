@@ -2,10 +2,12 @@
 /*
  * Room in a full table. A packet that finds none displaces an unproven entry (proof.h): of the
  * service that has most of them (crowd.h), one that was not answered and had the fewest packets,
- * out of some that are looked at by chance. One whose time is over goes first. A packet of that
- * service itself displaces none of another's, nor the template that it has just made. So a flood of
- * one service makes room for all, and the entries of the flood displace each other. What is proven
- * stays, and so do the connections of TCP, where a flood is kept out by challenges.
+ * out of some that are looked at by chance. If the last search that looked at all of them found
+ * none better than this one is, there is no further look.
+ * One whose time is over goes first. A packet of that service itself displaces none of another's,
+ * nor the template that it has just made. So a flood of one service makes room for all, and the
+ * entries of the flood displace each other. What is proven stays, and so do the connections of TCP,
+ * where a flood is kept out by challenges.
  */
 #ifndef IMBANG_DISPLACE_H
 #define IMBANG_DISPLACE_H
@@ -17,8 +19,9 @@
 #include "rng.h"
 #include "sweep.h"
 
-/* Entries that are looked at, by chance, at most. */
+/* Entries that are looked at, by chance, at most; and one search out of how many looks at all. */
 #define DISPLACE_TRIES 32
+#define DISPLACE_TURNS 64
 
 /* What would be lost with an entry: its packets, and more if it was answered, or is not of the
  * service that has most. */
@@ -29,12 +32,13 @@
 #define NO_SERVICE 0xffffffffU
 
 struct displacing {
-	__u32 index; /* of the best entry; 0: none was found */
-	__u32 rank;  /* of it */
-	__u32 kept;  /* index of the packet's own template, which stays; 0: none */
-	__u32 most;  /* id of the service that has most, or NO_SERVICE */
-	__u8 own;    /* the packet is for that one */
-	__u8 calls;  /* what is short are numbers of calls */
+	__u32 index;  /* of the best entry; 0: none was found */
+	__u32 rank;   /* of it */
+	__u32 enough; /* a rank that needs no further look */
+	__u32 kept;   /* index of the packet's own template, which stays; 0: none */
+	__u32 most;   /* id of the service that has most, or NO_SERVICE */
+	__u8 own;     /* the packet is for that one */
+	__u8 calls;   /* what is short are numbers of calls */
 	__u8 family;
 	__u8 pad;
 };
@@ -55,7 +59,7 @@ static long displace_look(__u32 i, struct displacing *d)
 	struct flow flow = {};
 	struct server *s;
 	struct conn seen = {};
-	enum entry_seen is = entry_see(index, &flow, &seen);
+	enum entry_seen is = entry_glance(index, &flow, &seen);
 
 	if (is == ENTRY_NONE || flow.family != d->family || index == d->kept)
 		return 0;
@@ -75,7 +79,7 @@ static long displace_look(__u32 i, struct displacing *d)
 		return 0;
 	d->rank = rank;
 	d->index = index;
-	return rank <= RANK_LEAST;
+	return rank <= d->enough;
 }
 
 /* The index of the one that is to end; 0: none was found. */
@@ -90,8 +94,12 @@ static __noinline __u32 displace_find(const struct packet *p, __u8 calls)
 	crowds = &state.attack.crowds[d.family == AF_INET6];
 	if (crowds->most)
 		d.most = crowds->service;
-	d.own = room && room->service.id == d.most;
-	bpf_loop(TRIES(DISPLACE_TRIES), displace_look, &d, 0);
+	if (!room)
+		return 0;
+	d.own = room->service.id == d.most;
+	d.enough = ++room->displaced % DISPLACE_TURNS ? room->rank : RANK_LEAST;
+	if (bpf_loop(TRIES(DISPLACE_TRIES), displace_look, &d, 0) >= DISPLACE_TRIES)
+		room->rank = d.rank & RANK_OTHERS ? RANK_LEAST : d.rank;
 	return d.index;
 }
 
@@ -116,7 +124,7 @@ __noinline int displace(struct packet *p)
 		h->displaced++;
 	else if (is != ENTRY_LAPSED || !conn_lapse(&flow))
 		return 0;
-	room_hint((seen.index & INDEX_MASK) / INDEX_LINES);
+	room_note((seen.index & INDEX_MASK) / INDEX_LINES, entry_kind(flow.family));
 	return 1;
 }
 

@@ -123,6 +123,10 @@ static __always_inline long sweep_block(struct walk *w)
 	lines = head->kind == BLOCK_ENTRIES6 ? 2 : 1;
 	w->entries = bits_of(w->used) * lines;
 	w->free = bits_of(free_lines(head->kind)) * lines - w->entries;
+	if (w->free)
+		room_note(w->number, head->kind);
+	if (!w->entries) /* it may become the other family's */
+		room_note(w->number, BLOCK_ENTRIES4 + BLOCK_ENTRIES6 - head->kind);
 	return 0;
 }
 

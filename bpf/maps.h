@@ -175,6 +175,9 @@ struct page_table pages GLOBAL(pages);
 struct block_table blocks GLOBAL(blocks);
 
 /* kernel. */
+struct room_table room_left GLOBAL(room);
+
+/* kernel. */
 struct shape_table shape GLOBAL(shape);
 
 /* user: which server has an address and port for a service of one virtual address
@@ -669,6 +672,8 @@ struct scratch {
 	struct sip_reader sip;
 	struct hand hand4; /* the CPU's, for entries of either family */
 	struct hand hand6;
+	__u32 rank;      /* of the best entry that all looks of a search found (displace.h) */
+	__u32 displaced; /* searches so far */
 	struct search searches[2]; /* under way */
 	__u32 searching;
 	struct flow flow; /* of which is told: follow_state4 */

@@ -450,7 +450,6 @@ _Static_assert(sizeof(struct conn4) == LINE_BYTES && sizeof(struct conn6) <= 2 *
 #define MAX_SPARE (MAX_BLOCKS / 2)
 #define MAX_BUCKET_BLOCKS (MAX_BLOCKS / 6)
 #define NO_BLOCK 0xffffffffU
-#define BLOCK_HINTS 16
 #define BUCKETS_BIT 5
 #define BUCKETS_LEAST (1U << BUCKETS_BIT)
 
@@ -477,15 +476,32 @@ struct block_table {
 	__u32 pad2[15];
 	__u32 spare; /* likewise, of the hash */
 	__u32 pad3[15];
-	__u32 hint[BLOCK_HINTS]; /* numbers of blocks that were full, and 1 more; 0: none */
-	__u32 zero;              /* 0 (unknown_zero) */
-	__u32 reshaping;         /* a CPU changes the number of buckets */
-	__u32 free;              /* lines, when the sweep last came by all blocks */
-	__u32 used;              /* likewise, by entries */
-	__u32 counting;          /* free lines, of the pass that is under way */
-	__u32 counted;           /* used ones */
-	__u32 family[2];         /* blocks that have entries of IPv4, of IPv6 */
+	__u32 zero;      /* 0 (unknown_zero) */
+	__u32 reshaping; /* a CPU changes the number of buckets */
+	__u32 free;      /* lines, when the sweep last came by all blocks */
+	__u32 used;      /* likewise, by entries */
+	__u32 counting;  /* free lines, of the pass that is under way */
+	__u32 counted;   /* used ones */
+	__u32 family[2]; /* blocks that have entries of IPv4, of IPv6 */
 	__u32 pad4[8];
+};
+
+/* Which blocks of a family may have free lines, a bit each; which words have such a bit; and which
+ * of those have one. */
+#define ROOM_WORDS (MAX_BLOCKS / 64)
+#define ROOM_SUMS (ROOM_WORDS / 64)
+
+struct room_bits {
+	__u64 top; /* ROOM_SUMS bits */
+	__u64 pad[7];
+	__u64 sum[ROOM_SUMS];
+	__u64 word[ROOM_WORDS];
+};
+
+_Static_assert(ROOM_SUMS == 64, "a word has a bit for each of the sums");
+
+struct room_table {
+	struct room_bits family[2];
 };
 
 /* What a process says of blocks. */

@@ -83,25 +83,29 @@ static __always_inline void entry_link(struct conn *c, __u32 next)
 	*(volatile __u32 *)&c->next = next;
 }
 
-/* The flow of an entry, which may be another's meanwhile; 0 if the index is none's. */
-__noinline int entry_flow(__u32 index, struct flow *flow)
+/* The flow of an entry of a block, which may be another's meanwhile; 0 if the index is none's. */
+static __always_inline int block_flow(void *block, __u32 index, struct flow *flow)
 {
-	struct block_head *head = block_head((index & INDEX_MASK) / INDEX_LINES);
-	struct conn4 *four;
-	struct conn6 *six;
+	const struct block_head *head = block_line(block, 0, 1);
+	enum block_kind kind = head ? head->kind : BLOCK_NONE;
+	const struct conn4 *four;
+	const struct conn6 *six;
 
-	if (!head || !flow)
-		return 0;
-	if (head->kind == BLOCK_ENTRIES6) {
-		six = line_of(index, 2);
+	if (kind == BLOCK_ENTRIES6) {
+		six = block_line(block, index % INDEX_LINES, 2);
 		if (six)
 			*flow = six->flow;
 		return !!six;
 	}
-	four = head->kind == BLOCK_ENTRIES4 ? line_of(index, 1) : 0;
+	four = kind == BLOCK_ENTRIES4 ? block_line(block, index % INDEX_LINES, 1) : 0;
 	if (four)
 		flow_from4(&four->flow, flow);
 	return !!four;
+}
+
+__noinline int entry_flow(__u32 index, struct flow *flow)
+{
+	return flow && block_flow(block_of((index & INDEX_MASK) / INDEX_LINES), index, flow);
 }
 
 /*

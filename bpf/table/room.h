@@ -8,7 +8,11 @@
  *    set, and set by the CPU that has ended and unlinked the entry. Ownership of a block decides
  *    which CPU looks there, and nothing else: a program that runs for a process may be
  *    interrupted by a packet's, so that two have one hand.
- * 2. A block whose lines are all free and that no CPU owns may become one of the other family, or
+ * 2. A bit in room_left says that a block may have free lines. It is set when the first line is
+ *    given back to a full block, when a CPU owns or leaves one, and by the sweep, so that a bit
+ *    that is lost comes again. The CPU that looks there clears it. A full table has room where bits
+ * are.
+ * 3. A block whose lines are all free and that no CPU owns may become one of the other family, or
  *    be given back: by a compare-and-swap of its word with 0.
  */
 #ifndef IMBANG_TABLE_ROOM_H
@@ -32,6 +36,36 @@ static __always_inline __u64 block_free(const struct block_head *head)
 	return *(volatile __u64 *)&head->free;
 }
 
+static __always_inline struct room_bits *room_bits(enum block_kind kind)
+{
+	return &room_left.family[kind == BLOCK_ENTRIES6];
+}
+
+static __always_inline void room_bit_set(__u64 *word, __u64 bit)
+{
+	if (!(*(volatile __u64 *)word & bit))
+		__sync_fetch_and_or(word, bit);
+}
+
+/* Notes that a block has free lines of a kind. */
+static __always_inline void room_note(__u32 number, enum block_kind kind)
+{
+	struct room_bits *bits = room_bits(kind);
+	__u32 at = number / 64 & (ROOM_WORDS - 1);
+
+	room_bit_set(&bits->word[at], 1ULL << number % 64);
+	room_bit_set(&bits->sum[at / 64], 1ULL << at % 64);
+	room_bit_set(&bits->top, 1ULL << at / 64);
+}
+
+/* A block that is this CPU's has free lines of a kind, and nothing else. */
+static __always_inline void block_begin(struct block_head *head, __u32 number, enum block_kind kind)
+{
+	block_become(head, kind);
+	*(volatile __u64 *)&head->free = free_lines(kind);
+	room_note(number, kind);
+}
+
 /* Owns a block if it has so many free entries of a kind: 1, or 0. With `least` 1 it may be another
  * CPU's: a table is full only when it is. */
 static __always_inline int block_own(__u32 number, enum block_kind kind, __u32 least)
@@ -39,23 +73,32 @@ static __always_inline int block_own(__u32 number, enum block_kind kind, __u32 l
 	struct block_head *head = block_head(number);
 	enum block_kind is = head ? head->kind : BLOCK_NONE;
 	__u64 free = head ? block_free(head) : 0;
+	__u32 lines = bits_of(free & ~UNOWNED);
 
 	if ((!(free & UNOWNED) && least > 1) || is == BLOCK_BUCKETS || is == BLOCK_NONE)
 		return 0;
-	if (is == kind)
-		return bits_of(free & ~UNOWNED) >= least &&
-		       __sync_val_compare_and_swap(&head->free, free, free & ~UNOWNED) == free;
+	if (is == kind) {
+		if (lines < least ||
+		    __sync_val_compare_and_swap(&head->free, free, free & ~UNOWNED) != free)
+			return 0;
+		if (lines > 1)
+			room_note(number, kind);
+		return 1;
+	}
 	if (free != (free_lines(is) | UNOWNED) ||
 	    __sync_val_compare_and_swap(&head->free, free, 0) != free)
 		return 0;
-	block_become(head, kind);
-	*(volatile __u64 *)&head->free = free_lines(kind);
+	block_begin(head, number, kind);
 	return 1;
 }
 
+/* How many blocks that have been used are looked at before a new one is taken, and how many free
+ * entries they are to have. */
+#define ROOM_TRIES 4
+#define ROOM_ENOUGH 4
+
 struct room_search {
 	__u32 cursor; /* in both ranges of blocks */
-	__u32 least;
 	__u32 found;
 	enum block_kind kind;
 };
@@ -69,54 +112,69 @@ static long room_try(__u32 i, struct room_search *s)
 		number = unknown_zero();
 	s->cursor = number + 1;
 	number = block_at(number);
-	if (!block_own(number, s->kind, s->least))
+	if (!block_own(number, s->kind, ROOM_ENOUGH))
 		return 0;
 	s->found = number;
 	return 1;
 }
 
-/* Blocks that were full until an entry ended: in a full table the only ones with room. */
-static long room_try_hint(__u32 i, struct room_search *s)
-{
-	__u32 *hint = &blocks.hint[i & (BLOCK_HINTS - 1)], number = *(volatile __u32 *)hint;
+/* Noted blocks that are looked at, if others have taken their lines meanwhile. */
+#define ROOM_NOTED 64
 
-	if (!number || !block_own(number - 1, s->kind, 1))
+static long room_try_noted(__u32 i, struct room_search *s)
+{
+	struct room_bits *bits = room_bits(s->kind);
+	__u64 top = *(volatile __u64 *)&bits->top, sum, word;
+	__u32 at = lowest_bit(top) & (ROOM_SUMS - 1);
+
+	if (!top)
+		return 1;
+	sum = *(volatile __u64 *)&bits->sum[at];
+	if (!sum) {
+		__sync_fetch_and_and(&bits->top, ~(top & -top));
 		return 0;
-	*(volatile __u32 *)hint = 0;
-	s->found = number - 1;
-	return 1;
+	}
+	at = at * 64 + lowest_bit(sum);
+	word = *(volatile __u64 *)&bits->word[at & (ROOM_WORDS - 1)];
+	if (!word) {
+		__sync_fetch_and_and(&bits->sum[at / 64 & (ROOM_SUMS - 1)], ~(sum & -sum));
+		return 0;
+	}
+	__sync_fetch_and_and(&bits->word[at & (ROOM_WORDS - 1)], ~(word & -word));
+	s->found = at * 64 + lowest_bit(word);
+	if (block_own(s->found, s->kind, 1))
+		return 1;
+	s->found = NO_BLOCK;
+	return 0;
 }
 
-/* How many blocks are looked at that have been used before a new one is taken, and if there is no
- * new one. */
-#define ROOM_TRIES 4
-#define ROOM_ENOUGH 4
-#define ROOM_TRIES_FULL 256
+/* Finds a block while there may be new ones. */
+static __always_inline void room_more(struct hand *hand, struct room_search *s)
+{
+	struct block_head *head;
 
-/* Gives a CPU another block: its number, or NO_BLOCK. */
+	s->cursor = hand->cursor;
+	bpf_loop(ROOM_TRIES, room_try, s, 0);
+	hand->cursor = s->cursor;
+	if (s->found != NO_BLOCK)
+		return;
+	s->found = block_take(s->kind);
+	head = s->found == NO_BLOCK ? 0 : block_head(s->found);
+	if (head)
+		block_begin(head, s->found, s->kind);
+}
+
+/* Gives a CPU another block: its number, or NO_BLOCK. In a full table it is a noted one. */
 __noinline __u32 room_own(struct hand *hand, enum block_kind kind)
 {
-	struct room_search s = { .least = ROOM_ENOUGH, .found = NO_BLOCK, .kind = kind };
-	struct block_head *head;
+	struct room_search s = { .found = NO_BLOCK, .kind = kind };
 
 	if (!hand)
 		return NO_BLOCK;
-	s.cursor = hand->cursor;
-	bpf_loop(ROOM_TRIES, room_try, &s, 0);
-	if (s.found == NO_BLOCK) {
-		s.found = block_take(kind);
-		head = s.found == NO_BLOCK ? 0 : block_head(s.found);
-		if (head) {
-			block_become(head, kind);
-			*(volatile __u64 *)&head->free = free_lines(kind);
-		}
-	}
-	s.least = 1;
+	if (blocks_left(kind))
+		room_more(hand, &s);
 	if (s.found == NO_BLOCK)
-		bpf_loop(BLOCK_HINTS, room_try_hint, &s, 0);
-	if (s.found == NO_BLOCK)
-		bpf_loop(ROOM_TRIES_FULL, room_try, &s, 0);
-	hand->cursor = s.cursor;
+		bpf_loop(ROOM_NOTED, room_try_noted, &s, 0);
 	return s.found;
 }
 
@@ -171,8 +229,8 @@ __noinline int room_prepare(enum block_kind kind, __u32 least)
 	number = room_own(hand, kind);
 	if (number == NO_BLOCK && head) /* the last lines of a full table */
 		return 0;
-	if (head && number + 1 != taken)
-		__sync_fetch_and_or(&head->free, UNOWNED);
+	if (head && number + 1 != taken && __sync_fetch_and_or(&head->free, UNOWNED))
+		room_note(taken - 1, kind);
 	*(volatile __u32 *)&hand->taken = number + 1; /* NO_BLOCK: 0 */
 	return 0;
 }
@@ -187,12 +245,6 @@ static __always_inline __u32 room_take(enum block_kind kind)
 	return line ? (taken - 1) * INDEX_LINES + line : 0;
 }
 
-/* Says of a block that it has room in a full table. */
-static __always_inline void room_hint(__u32 number)
-{
-	*(volatile __u32 *)&blocks.hint[number % BLOCK_HINTS] = number + 1;
-}
-
 /* Gives back one that is in no bucket. */
 __noinline int room_give(__u32 index)
 {
@@ -204,7 +256,7 @@ __noinline int room_give(__u32 index)
 		return 0;
 	was = __sync_fetch_and_or(&head->free, 1ULL << index % INDEX_LINES);
 	if (!(was & ~UNOWNED))
-		room_hint(number);
+		room_note(number, head->kind);
 	return 0;
 }
 

@@ -71,7 +71,6 @@ type LbBlockTable struct {
 	Pad2      [15]uint32
 	Spare     uint32
 	Pad3      [15]uint32
-	Hint      [16]uint32
 	Zero      uint32
 	Reshaping uint32
 	Free      uint32

@@ -18,6 +18,7 @@ type Tables struct {
 	Cache  *ebpf.Map `ebpf:".data.cache"`
 	Config *ebpf.Map `ebpf:".data.config"`
 	Pages  *ebpf.Map `ebpf:".data.pages"`
+	Room   *ebpf.Map `ebpf:".data.room"`
 	Shape  *ebpf.Map `ebpf:".data.shape"`
 	State  *ebpf.Map `ebpf:".data.state"`
 }

@@ -195,6 +195,40 @@ func TestBlockOfTwo(t *testing.T) {
 	x.wantOver()
 }
 
+// A full table has room where a block is noted for it. The sweep notes those again of which that was
+// lost, and a block without entries for both families.
+func TestRoomIsNotedAgain(t *testing.T) {
+	x := newInterleavedSized(t, crowdedSizes)
+	six := families[1]
+	x.addService(tcpService(vip, "rr"), 1)
+	x.serve(service(model.TCP, at(six.vip(1), 80), "rr"), six.real(0, 8080))
+	n := 0
+	for ; x.fromClientOn(cpuB, testenv.TCP(nthClient(n), vip, "S")).verdict == redirect; n++ {
+	}
+	lost := func(open testenv.Packet, when string) {
+		t.Helper()
+		x.must(x.maps.Room.Put(uint32(0), make([]byte, x.maps.Room.ValueSize())))
+		if got := x.fromClientOn(cpuA, open); got.verdict == redirect {
+			t.Errorf("%s: a connection opens where no block is noted: the test shows nothing", when)
+		}
+		x.pass(time.Second)
+		if got := x.fromClientOn(cpuA, open); got.verdict != redirect {
+			t.Errorf("%s: %s where the sweep has come by", when, got.verdict)
+		}
+	}
+	x.fromServerOn(cpuB, testenv.TCP(server0, nthClient(0), "RA"))
+	x.pass(11 * time.Second) // CLOSE lasts 10 s
+	lost(testenv.TCP(nthClient(n), vip, "S"), "one line")
+	for i := range n {
+		x.fromServerOn(cpuB, testenv.TCP(server0, nthClient(1+i), "RA"))
+	}
+	x.pass(11 * time.Second)
+	lost(testenv.TCP(at(six.client, 1), at(six.vip(1), 80), "S"), "the other family")
+	x.wantAudited("in the end")
+	x.wantSound("in the end")
+	x.wantOver()
+}
+
 // Blocks beside pages, which the kernel allocates, do as the others: for entries, and for buckets.
 func TestSpareBlocks(t *testing.T) {
 	for _, f := range families {

@@ -80,7 +80,7 @@ var policies = map[string]policy{
 	"service_births": convert, "server_births": convert,
 
 	"conn_records": own, "call_records": own, "allowances": renew, "asked": renew, "cache": renew, "check_flows": renew, "crowds": renew, "cuttings": renew, "fragments": renew, "handshakes": renew,
-	"maglev_turns": renew, "proofs": renew, "ramp_turns": renew, "rings": renew, "routes": renew, "scratch": renew,
+	"maglev_turns": renew, "proofs": renew, "ramp_turns": renew, "rings": renew, "room": renew, "routes": renew, "scratch": renew,
 	"listened_until": renew, "tracers": renew, "unheard": renew, "followers": renew, "follow_rings": renew,
 
 	"bucket_tables": keep, "calls": keep, "call_numbers": keep, "client_counts": keep, "loads": keep,
