@@ -43,30 +43,30 @@ __noinline int foresee_conn(struct packet *p)
 	struct settings *set = get_settings();
 	struct conn seen = {};
 	struct server *s;
+	enum meets meets;
 
 	if (!explanation)
 		return VERDICT_DROP;
-	if (!conn_look(&p->flow, &seen))
+	meets = meet(p, &seen, &s, set);
+	if (meets == MEETS_NONE)
 		return UNDECIDED;
 	explain_conn(&p->flow, &seen, explanation);
-	s = available_server(&seen);
-	if (s && reset_due(p, s)) {
-		p->news |= NEWS_KNOWN;
-		p->server = seen.server;
-		p->reason = REASON_REFUSED_DRAINED;
-		return REFUSED;
-	}
 	/* Of a deleted server: what becomes of the connection's packets, though a SYN
 	 * would open another one. */
-	if (s ? conn_outdated(p, &seen, s, set)
-	      : set->expire_nodest_conn || conn_is_over(&seen, set)) {
+	if (meets == MEETS_OUTDATED && !s && !set->expire_nodest_conn && !conn_is_over(&seen, set))
+		meets = MEETS_ORPHAN;
+	if (meets == MEETS_OUTDATED) {
 		p->news |= NEWS_OUTDATED;
 		return UNDECIDED;
 	}
 	p->news |= NEWS_KNOWN;
-	if (!s)
+	if (meets == MEETS_ORPHAN)
 		return conn_orphaned(p, &seen);
-	return decide_server(p, seen.server, s, seen.forward, seen.port);
+	if (meets == MEETS_CONN)
+		return decide_server(p, seen.server, s, seen.forward, seen.port);
+	p->server = seen.server;
+	p->reason = REASON_REFUSED_DRAINED;
+	return REFUSED;
 }
 
 /* Why the kernel has no route to the server: a reason, or -1 if it has one. */

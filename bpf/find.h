@@ -30,6 +30,23 @@ static __always_inline int reply_found(struct packet *p, const struct flow *clie
 	return conn_out(p, client, seen, set);
 }
 
+/* What a client's packet meets in the connection table: a connection that it may use, that it is
+ * not to use, whose server was deleted, or that is to be reset. */
+enum meets { MEETS_NONE, MEETS_CONN, MEETS_OUTDATED, MEETS_ORPHAN, MEETS_DRAINED };
+
+static __always_inline enum meets meet(const struct packet *p, struct conn *seen, struct server **s,
+				       const struct settings *set)
+{
+	if (!conn_look(&p->flow, seen))
+		return MEETS_NONE;
+	*s = available_server(seen);
+	if (*s && reset_due(p, *s))
+		return MEETS_DRAINED;
+	if (conn_outdated(p, seen, *s, set))
+		return MEETS_OUTDATED;
+	return *s ? MEETS_CONN : MEETS_ORPHAN;
+}
+
 /* A whole packet, or the fragment that has the ports: of which connection?
  * UNDECIDED if none; p->outdated tells of one that is not to be used. */
 __noinline int find(struct packet *p, int expect_replies)
@@ -38,22 +55,24 @@ __noinline int find(struct packet *p, int expect_replies)
 	struct flow client = {};
 	struct conn seen = {};
 	struct server *s;
+	enum meets meets;
 
 	if (!p)
 		return VERDICT_DROP;
 	if (expect_replies && reply_conn(&p->flow, &client, &seen))
 		return reply_found(p, &client, &seen, set);
-	if (conn_look(&p->flow, &seen)) {
-		s = available_server(&seen);
-		if (s && reset_due(p, s))
-			return conn_reset(p, &p->flow, &seen,
-					  replies_seen(&seen) ? FROM_CLIENT : CLIENT_ONLY, set);
-		if (!conn_outdated(p, &seen, s, set))
-			return s ? conn_in(p, &p->flow, &seen, s, set) : conn_orphaned(p, &seen);
+	meets = meet(p, &seen, &s, set);
+	if (meets == MEETS_CONN)
+		return conn_in(p, &p->flow, &seen, s, set);
+	if (meets == MEETS_ORPHAN)
+		return conn_orphaned(p, &seen);
+	if (meets == MEETS_DRAINED)
+		return conn_reset(p, &p->flow, &seen,
+				  replies_seen(&seen) ? FROM_CLIENT : CLIENT_ONLY, set);
+	if (meets == MEETS_OUTDATED)
 		p->outdated = 1;
-	} else {
+	else
 		note_lapsed(p, &seen);
-	}
 	return UNDECIDED;
 }
 

@@ -10,6 +10,7 @@
 #include "challenge.h"
 #include "client.h"
 #include "conn_packet.h"
+#include "displace.h"
 #include "failover.h"
 #include "forward/hairpin.h"
 #include "forward/method.h"
@@ -396,6 +397,22 @@ __noinline int conn_new(struct __sk_buff *skb, struct packet *p)
 __noinline int conn_new_ahead(struct packet *p)
 {
 	return conn_schedule(0, p);
+}
+
+static __always_inline int conn_try(struct __sk_buff *skb, struct packet *p)
+{
+	return skb ? conn_new(skb, p) : conn_new_ahead(p);
+}
+
+/* Either, and room is made for it: a template takes some, then its connection's replies and that
+ * itself. */
+static __always_inline int conn_opened(struct __sk_buff *skb, struct packet *p)
+{
+	int decision = conn_try(skb, p), i;
+
+	for (i = 0; i < 3 && no_room(p, decision) && displace(p); i++)
+		decision = conn_try(skb, p);
+	return decision;
 }
 
 #endif

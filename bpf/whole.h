@@ -7,7 +7,6 @@
 #define IMBANG_WHOLE_H
 
 #include "counters.h"
-#include "displace.h"
 #include "failover.h"
 #include "find.h"
 #include "forward/cut.h"
@@ -36,7 +35,7 @@ static __always_inline __u32 found(const struct __sk_buff *skb)
 static __always_inline int decide(struct __sk_buff *skb, struct packet *p)
 {
 	struct settings *set = get_settings();
-	int decision = UNDECIDED, i;
+	int decision = UNDECIDED;
 	int parsed = parse(skb, p);
 
 	STAGE(PARSE);
@@ -61,10 +60,7 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p)
 		decision = find_reply(skb, p);
 	STAGE(FIND);
 	if (decision == UNDECIDED)
-		decision = conn_new(skb, p);
-	/* A template takes room, then its connection's replies and that itself. */
-	for (i = 0; i < 3 && no_room(p, decision) && displace(p); i++)
-		decision = conn_new(skb, p);
+		decision = conn_opened(skb, p);
 	STAGE(OPEN);
 	if (decision == UNDECIDED)
 		decision = find(p, found(skb) & EXPECT_REPLIES);

@@ -8,7 +8,6 @@
 #ifndef IMBANG_XDP_H
 #define IMBANG_XDP_H
 
-#include "displace.h"
 #include "fast.h"
 #include "find.h"
 #include "forward/method.h"
@@ -179,13 +178,13 @@ static __noinline int xdp_in(struct xdp_md *ctx, struct packet *p)
 	struct conn seen = {};
 	struct route *route;
 	struct server *s;
+	enum meets meets = conn_absent(&p->flow) ? MEETS_NONE : meet(p, &seen, &s, set);
 
-	if (conn_absent(&p->flow) || !conn_look(&p->flow, &seen)) {
+	if (meets == MEETS_NONE) {
 		note_lapsed(p, &seen);
 		return UNDECIDED;
 	}
-	s = seen.flags & CONN_HAIRPIN ? 0 : available_server(&seen);
-	if (!s || reset_due(p, s) || conn_outdated(p, &seen, s, set) ||
+	if (meets != MEETS_CONN || seen.flags & CONN_HAIRPIN ||
 	    !xdp_route_in(ctx, p, s, seen.forward, &route, set))
 		return XDP_PASS;
 	conn_in(p, &p->flow, &seen, s, set);
@@ -250,14 +249,12 @@ static __always_inline int xdp_of_a_check(const struct packet *p)
 /* A packet of no connection: an XDP action, or UNDECIDED if it opens none. */
 static __always_inline int xdp_new(struct xdp_md *ctx, struct packet *p)
 {
-	int verdict, i;
+	int verdict;
 
 	if (!xdp_opens(p) || xdp_of_a_check(p))
 		return UNDECIDED;
 	p->ahead = 1;
-	verdict = conn_new_ahead(p);
-	for (i = 0; i < 3 && no_room(p, verdict) && displace(p); i++)
-		verdict = conn_new_ahead(p);
+	verdict = conn_opened(0, p);
 	STAGE(OPEN);
 	if (verdict == VERDICT_DROP) {
 		report(p);
