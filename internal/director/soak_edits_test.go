@@ -320,6 +320,8 @@ func (e *soakEditor) setting() error {
 		"am_droprate": {10, 3}, "backup_only": {0, 1}, "client_share": {0, 20, 1000}, "conn_reuse_mode": {1, 0, 2}, "drain_timeout": {0, 0, 1, 3}, "drop_entry": {0, 1, 3},
 		"drop_packet": {0, 1, 3}, "expire_nodest_conn": {0, 1}, "expire_quiescent_template": {0, 1}, "hash_fallback": {0, 1},
 		"hairpin": {0, 1}, "reply_filter": {2, 1, 0}, "secure_tcp": {0, 0, 1, 3}, "sloppy_sctp": {0, 1}, "sloppy_tcp": {0, 1}, "syn_defence": {0, 1, 1, 3},
+		"sync_persist_mode": {0, 1}, "sync_period": {50, 0, 4}, "sync_ports": {1, 2}, "sync_qlen_max": {0, 100}, "sync_refresh_period": {0, 1, 10},
+		"sync_retries": {0, 3}, "sync_sock_size": {0}, "sync_threshold": {3, 0}, "sync_version": {1, 0},
 	}
 	names := SettingNames()
 	name := names[e.IntN(len(names))]

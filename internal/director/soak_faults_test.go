@@ -51,6 +51,8 @@ func (i *injections) episode() {
 	x := newInjector(i.rig)
 	x.unknown, x.round = soakSizes().Servers-1, i.round
 	i.quiet(x)
+	before, err := i.newBucketReader()
+	i.must(err)
 	which := i.Perm(len(faults))[:1+i.IntN(len(faults))]
 	for _, n := range which {
 		faults[n](x)
@@ -62,6 +64,8 @@ func (i *injections) episode() {
 	for _, undo := range x.undo {
 		undo()
 	}
+	after, err := i.newBucketReader()
+	i.must(err)
 	got, wanted := map[AuditKind]int{}, 0
 	for _, f := range report.Findings {
 		for _, kind := range AuditKinds() {
@@ -73,7 +77,9 @@ func (i *injections) episode() {
 	var errs []error
 	for _, kind := range AuditKinds() {
 		wanted += x.want[kind]
-		if got[kind] != x.want[kind] {
+		// A bucket that was split or merged has no slots any more that lead nowhere.
+		mended := kind == AuditSlotStray && got[kind] < x.want[kind] && before.geometry != after.geometry
+		if got[kind] != x.want[kind] && !mended {
 			errs = append(errs, fmt.Errorf("%s: found %d, injected %d", kind, got[kind], x.want[kind]))
 		}
 	}

@@ -76,6 +76,7 @@ func TestSoak(t *testing.T) {
 	if s.seed == 0 {
 		s.seed = rand.Uint64()
 	}
+	s.still = &s.sending
 	interrupted, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	s.interrupted = interrupted
