@@ -140,6 +140,49 @@ func TestAuditWhileBucketsChange(t *testing.T) {
 	}
 }
 
+// A look-up finds a connection that rests, whichever bucket leads to it meanwhile.
+func TestFoundWhileBucketsChange(t *testing.T) {
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1, 1)
+	const resting = 200
+	var flows []bpfobj.LbFlow
+	for i := range resting {
+		r.establish(nthClient(i), vip)
+	}
+	r.must(r.eachEntry(t.Context(), 0, func(e *entry) error {
+		flows = append(flows, e.Flow)
+		return nil
+	}))
+	r.timeouts(300*time.Millisecond, bpfobj.LbConnStateTCP_SYN_RECV)
+	done := make(chan struct{})
+	var all sync.WaitGroup
+	var rose, fell int
+	var err error
+	all.Go(func() {
+		err = r.ns.Do(func() (err error) {
+			rose, fell, err = r.swell(done)
+			return err
+		})
+	})
+	looks, missed := 0, 0
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); looks++ {
+		c, err := r.connOf(flows[looks%len(flows)])
+		r.must(err)
+		if c == nil {
+			missed++
+		}
+	}
+	close(done)
+	all.Wait()
+	r.must(err)
+	if len(flows) != resting || rose == 0 || fell == 0 {
+		t.Errorf("%d connections; the table grew %d times, and shrank %d times: the test shows nothing", len(flows), rose, fell)
+	}
+	if missed != 0 {
+		t.Errorf("%d of %d looks miss a connection", missed, looks)
+	}
+}
+
 // swell opens connections that end at once, and gives blocks back that are not used any more, again and
 // again. It reports how often the number of buckets rose and fell by a fifth.
 func (r *rig) swell(done chan struct{}) (rose, fell int, err error) {

@@ -171,7 +171,12 @@ func (r *bucketReader) find(flow *bpfobj.LbFlow) (found *entry, same bool, err e
 		}
 		return nil
 	})
-	return found, same && r.bucketOf(uint32(hash)) == n, err
+	if found != nil || !same || err != nil {
+		return found, same, err
+	}
+	// It may have been split before it was read.
+	err = r.shape()
+	return nil, r.bucketOf(uint32(hash)) == n, err
 }
 
 // findTries is how often a look-up is repeated that found nothing while its bucket changed.
