@@ -165,6 +165,8 @@ static __always_inline __u64 sweep_table(struct clock *c, __u64 now)
 	w.due = w.late = w.line = unknown_zero();
 	w.used = unknown_zero();
 	w.until = bpf_ktime_get_ns() + SWEEP_LONGEST;
+	if (!c->cursor)
+		c->began = w.until - SWEEP_LONGEST;
 	if (TIMERS_OFF) {
 		w.end = all;
 		w.until = ~0ULL;
@@ -181,6 +183,7 @@ static __always_inline __u64 sweep_table(struct clock *c, __u64 now)
 		return SWEEP_PASS / (all / SWEEP_BLOCKS + 1);
 	c->cursor = 0;
 	c->passes++;
+	c->took = bpf_ktime_get_ns() - c->began;
 	blocks.free = blocks.counting;
 	blocks.used = blocks.counted;
 	blocks.counting = 0;
@@ -190,12 +193,15 @@ static __always_inline __u64 sweep_table(struct clock *c, __u64 now)
 
 static int table_timer(void *map, __u32 *key, struct clock *c)
 {
-	__u64 now = now_ns(), next;
-	__u32 present = tick_after(now) - 1;
+	__u64 began = bpf_ktime_get_ns(), now = now_ns(), next;
+	__u32 present = tick_after(now) - 1, took;
 
 	if (clock_ends())
 		return 0;
 	next = sweep_table(c, now);
+	took = bpf_ktime_get_ns() - began;
+	if (took > c->longest)
+		c->longest = took;
 	if (present != c->tick) {
 		c->tick = present;
 		attack_judge(now);

@@ -352,10 +352,13 @@ struct {
  * drop_entry (2). */
 struct clock {
 	struct bpf_timer timer;
-	__u32 tick;   /* the last one that it has done */
-	__u32 cursor; /* CLOCK_TABLE: the block that is next */
-	__u32 passes; /* likewise, through all blocks so far */
-	__u32 pad;
+	__u32 tick; /* the last one that it has done */
+	/* CLOCK_TABLE: */
+	__u32 cursor;  /* the block that is next */
+	__u32 passes;  /* through all blocks so far */
+	__u32 longest; /* callback so far [ns] */
+	__u64 began;   /* the pass that is under way: CLOCK_MONOTONIC [ns] */
+	__u64 took;    /* the last pass [ns] */
 };
 
 enum clock_id { CLOCK_TABLE, CLOCK_ESTIMATOR, CLOCK_SWEEP, CLOCKS };

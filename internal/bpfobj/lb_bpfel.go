@@ -138,10 +138,12 @@ type LbClock struct {
 		_ structs.HostLayout
 		_ [16]byte
 	}
-	Tick   uint32
-	Cursor uint32
-	Passes uint32
-	Pad    uint32
+	Tick    uint32
+	Cursor  uint32
+	Passes  uint32
+	Longest uint32
+	Began   uint64
+	Took    uint64
 }
 
 type LbConfigTable struct {

@@ -137,6 +137,18 @@ func (x *injector) repliesFound(e entry) *entry {
 	return &r
 }
 
+// forMinute opens connections that last for a minute.
+func (x *injector) forMinute(open func()) {
+	x.Helper()
+	x.still.Lock()
+	defer x.still.Unlock()
+	set, err := x.config()
+	x.must(err)
+	x.timeouts(time.Minute, bpfobj.LbConnStateTCP_SYN_RECV)
+	open()
+	x.timeouts(time.Duration(set.Timeout[bpfobj.LbConnStateTCP_SYN_RECV]), bpfobj.LbConnStateTCP_SYN_RECV)
+}
+
 // unswept keeps the sweep from an entry of replies.
 func (x *injector) unswept(r entry) {
 	x.Helper()
@@ -375,7 +387,7 @@ var faults = []func(*injector){
 	func(x *injector) { // what a template controls
 		_, svc := x.quiet("")
 		client := fmt.Sprintf("10.10.9.%d:%d", 1+x.round%250, 1234+x.round/250)
-		x.syn(client, quietVIP(""))
+		x.forMinute(func() { x.syn(client, quietVIP("")) })
 		c := x.entryOf(fromFlow4(x.flow4(client, quietVIP(""))))
 		key := templateKey(ptr(fromFlow4(x.flow4(client, quietVIP("")))), &c)
 		result, err := x.runRepair(&bpfobj.LbRepair{Kind: bpfobj.LbRepairKindREPAIR_CONTROLLED, Flow: key, Server: c.Server, Controlled: 3})
@@ -781,10 +793,10 @@ func TestAuditFindsStoppedClock(t *testing.T) {
 	r.addService(tcpService(vip, "rr"), 1)
 	r.timeouts(time.Second, bpfobj.LbConnStateTCP_SYN_RECV, bpfobj.LbConnStateTCP_ESTABLISHED)
 	r.wantClean("before")
-	tick, err := r.clockTick()
+	clock, err := r.tableClock()
 	r.must(err)
 	value := make([]byte, r.maps.Clocks.ValueSize()) // an update frees the timer
-	binary.NativeEndian.PutUint32(value[16:], tick-2*clockStopped)
+	binary.NativeEndian.PutUint32(value[16:], clock.Tick-2*clockStopped)
 	r.must(r.maps.Clocks.Put(uint32(0), value))
 	report := r.audit(true)
 	if len(report.Findings) != 1 || report.Findings[0].Kind != AuditClockStopped.String() || !report.Clean() {

@@ -5,7 +5,6 @@ package director
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -76,21 +75,21 @@ func (r *auditReader) settings() (err error) {
 	return err
 }
 
-// clockTick is the last tick of the clock by which entries end.
-func (d *Director) clockTick() (uint32, error) {
+// tableClock is the clock by which entries end, and the sweep's.
+func (d *Director) tableClock() (c bpfobj.LbClock, err error) {
 	value, err := d.maps.Clocks.LookupBytes(uint32(0))
-	if err != nil || value == nil {
-		return 0, fmt.Errorf("read the table's clock: %w", err)
+	if err != nil || len(value) < int(unsafe.Sizeof(c)) {
+		return c, fmt.Errorf("read the table's clock: %w", err)
 	}
-	const behindTimer = 16 // sizeof(struct bpf_timer)
-	return binary.NativeEndian.Uint32(value[behindTimer:]), nil
+	return *(*bpfobj.LbClock)(unsafe.Pointer(&value[0])), nil
 }
 
 func (r *auditReader) readClock() error {
-	tick, err := r.d.clockTick()
+	c, err := r.d.tableClock()
 	if err != nil {
 		return err
 	}
+	tick := c.Tick
 	r.pass.clock = tick
 	// The time was read first, so the tick may be a later one.
 	if int32(uint32(r.now/uint64(TickLength))-tick) > int32(clockStopped) {

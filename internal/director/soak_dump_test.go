@@ -46,9 +46,9 @@ func (d *Director) dumpTrees() string {
 func (s *soak) dumpConns() {
 	now, err := monotonic()
 	s.must(err)
-	tick, err := s.clockTick()
+	clock, err := s.tableClock()
 	s.must(err)
-	s.say("now %d, the clock's tick %d, the time's %d", now, tick, now/uint64(TickLength))
+	s.say("now %d, the clock's tick %d, the time's %d", now, clock.Tick, now/uint64(TickLength))
 	all := s.allEntries()
 	for _, c := range all[:min(len(all), 20)] {
 		found, err := s.connOf(c.Flow)

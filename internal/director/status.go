@@ -38,6 +38,10 @@ type Tables struct {
 	Spare  uint32 `json:"spare"`  // of them, in use or used before: the kernel allocated each, as no process had added pages
 	Bound  uint32 `json:"bound"`  // blocks that may be in use
 	Used   uint32 `json:"used"`   // room that entries take, in connections of IPv4: as of the last sweep
+
+	Buckets      uint32  `json:"buckets"`               // a connection is found by one: as many grow one by one as there are connections
+	SweepPass    Seconds `json:"sweep_pass_seconds"`    // the last time that the sweep came by all entries took
+	SweepLongest Seconds `json:"sweep_longest_seconds"` // its longest callback so far
 }
 
 // Full is when the table had no room for a connection, or the kernel no memory.
@@ -147,7 +151,13 @@ func (d *Director) tables() (t Tables, err error) {
 	}
 	t = Tables{Blocks: p.Made + b.Spare, Spare: b.Spare, Bound: p.Bound, Used: b.Used}
 	t.Bytes = uint64(t.Blocks) * blockBytes
-	return t, nil
+	var shape bpfobj.LbShapeTable
+	if err := d.maps.Shape.Lookup(uint32(0), &shape); err != nil {
+		return t, fmt.Errorf("read the connection table: %w", err)
+	}
+	c, err := d.tableClock()
+	t.Buckets, t.SweepPass, t.SweepLongest = uint32(shape.Geometry), Seconds(c.Took), Seconds(c.Longest)
+	return t, err
 }
 
 // defenceLinger is DEFENCE_LINGER of bpf/defence.h.

@@ -86,6 +86,7 @@ var bpfMaps = map[string]struct{ writer, contents string }{
 	"service_rates":    {byPrograms, "rates of each service"},
 	"service_states":   {byPrograms, "what the scheduler of each service remembers"},
 	"service_zeros":    {byCommands, "as `server_zeros`, of services"},
+	"room":             {byPrograms, "which blocks of the connection table may have free entries"},
 	"shape":            {byPrograms, "how many buckets the connection table has"},
 	"spare_blocks":     {byPrograms, "blocks of the connection table that programs allocated, as no page was left"},
 	"services":         {byCommands, "virtual services"},

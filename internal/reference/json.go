@@ -54,6 +54,7 @@ var documentOf = map[reflect.Type]string{
 // length: its name behind that of the command's page.
 var objectsApart = []objectApart{
 	{reflect.TypeFor[api.Replication](), "imbang status", "replication"},
+	{reflect.TypeFor[api.Synchronization](), "imbang status", "synchronization"},
 	{reflect.TypeFor[api.Proxy](), "imbang status", "proxy"},
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -76,6 +77,9 @@ var (
 	svcOpened        = metric{"imbang_service_connections_opened_total", "Connections of the service.", prometheus.CounterValue, []string{"service_key"}}
 	connections      = metric{"imbang_connections", "Entries of the connection table, templates left out.", prometheus.GaugeValue, nil}
 	capacity         = metric{"imbang_connections_capacity", "Room for connections of IPv4; one of IPv6 takes the room of two.", prometheus.GaugeValue, nil}
+	tableBytes       = metric{"imbang_connection_table_bytes", "Memory of the connection table.", prometheus.GaugeValue, nil}
+	sweepPass        = metric{"imbang_sweep_pass_seconds", "The last time that the sweep came by all connections took.", prometheus.GaugeValue, nil}
+	sweepLongest     = metric{"imbang_sweep_callback_max_seconds", "Longest callback of the sweep so far.", prometheus.GaugeValue, nil}
 	room             = metric{"imbang_connections_room_used", "Room that connections and templates take, in connections of IPv4.", prometheus.GaugeValue, nil}
 	packets          = metric{"imbang_unforwarded_packets_total", "Packets that were not forwarded, by verdict and reason.", prometheus.CounterValue, []string{"verdict", "reason"}}
 	attached         = metric{"imbang_attached", "1 for each program on a device.", prometheus.GaugeValue, []string{"role", "device", "hook"}}
@@ -217,6 +221,9 @@ func (w writer) director(s *director.Status) {
 	w.put(connections, float64(s.Connections))
 	w.put(capacity, float64(s.Capacity.Connections))
 	w.put(room, float64(s.Tables.Used))
+	w.put(tableBytes, float64(s.Tables.Bytes))
+	w.put(sweepPass, time.Duration(s.Tables.SweepPass).Seconds())
+	w.put(sweepLongest, time.Duration(s.Tables.SweepLongest).Seconds())
 	w.put(flood, one(s.Attack.Now))
 	for _, a := range s.Attachments {
 		w.put(attached, 1, a.Role, a.Device, string(a.Hook))

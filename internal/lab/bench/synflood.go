@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"imbang/internal/director"
 	"imbang/internal/host"
 	"imbang/internal/lab/measure"
 	"imbang/internal/lab/server"
@@ -254,6 +255,7 @@ func (f *synflood) sample(ctx context.Context, settings []string) (s synSample, 
 	if err := f.set(ctx, settings); err != nil {
 		return s, err
 	}
+	defer f.provide(ctx)()
 	addresses := f.cluster.Clients[0].Addresses[f.Kind.family()]
 	known, others := addresses[:f.Established], addresses[f.Established:]
 	if s.keepers, err = openKeepers(f.honest(), known, f.honestService().at, f.Established); err != nil {
@@ -316,6 +318,22 @@ func (f *synflood) set(ctx context.Context, settings []string) error {
 		}
 	}
 	return nil
+}
+
+// provide adds memory to the director's connection table, as imbang run does, until stop is called.
+func (f *synflood) provide(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var providing sync.WaitGroup
+	providing.Go(func() {
+		_ = f.ns.Do(func() error {
+			director.Provide(ctx, func(error) {}) // without it the kernel allocates for each packet
+			return nil
+		})
+	})
+	return func() {
+		cancel()
+		providing.Wait()
+	}
 }
 
 // table reads how full the director's is.

@@ -29,6 +29,7 @@ var changes = []change{
 	{"path", at("2026-11-23T18:00:00Z"), "", "the CPU time of the whole machine, and of it what plain forwarding does not use, are measured beside that of those that take part"},
 	{"memory", at("2026-11-24T00:40:00Z"), "", "where the kernel's store of small objects shrinks meanwhile, a connection has the memory of its tables, not less"},
 	{"synflood", at("2026-11-24T00:40:00Z"), "", "new clients begin to connect at least 5 s before the flood ends: later ones may connect when it is over"},
+	{"synflood", at("2026-12-01T03:30:00Z"), "", "memory is added to the connection table ahead of need, as imbang run does; before, the kernel allocated it while packets came"},
 	{"flood", at("2026-11-22T16:00:00Z"), "97da670", "packets come as frames of a driver, not of a packet socket; samples have 500 000 packets instead of 200 000"},
 	{"flood", at("2026-11-22T20:00:00Z"), "4c4bc46", "where one side of a ratio is above noop-xdp, both are (one flow by XDP over plain forwarding: 0.33 before, 0.21 after)"},
 	{"flood", at("2026-11-23T18:00:00Z"), "c9f4793", "imbang-tc sends by the last step of all others; the earlier one is imbang-tc-peer"},
