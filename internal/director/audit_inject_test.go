@@ -137,7 +137,7 @@ func (x *injector) repliesFound(e entry) *entry {
 	return &r
 }
 
-// forMinute opens connections that last for a minute.
+// forMinute opens connections that last for a minute, not to end between the passes of an audit.
 func (x *injector) forMinute(open func()) {
 	x.Helper()
 	x.still.Lock()
@@ -280,7 +280,7 @@ var faults = []func(*injector){
 	func(x *injector) { // and its flow was opened again
 		e := x.victim()
 		x.unreached(e)
-		x.syn(clientEnd(e), quietVIP("wlc"))
+		x.forMinute(func() { x.syn(clientEnd(e), quietVIP("wlc")) })
 	},
 	func(x *injector) { x.dead(x.victim()) },
 	func(x *injector) { // dead, and its bucket does not lead to it
