@@ -8,10 +8,9 @@
  *    set, and set by the CPU that has ended and unlinked the entry. Ownership of a block decides
  *    which CPU looks there, and nothing else: a program that runs for a process may be
  *    interrupted by a packet's, so that two have one hand.
- * 2. A bit in room_left says that a block may have free lines. It is set when the first line is
- *    given back to a full block, when a CPU owns or leaves one, and by the sweep, so that a bit
- *    that is lost comes again. The CPU that looks there clears it. A full table has room where bits
- * are.
+ * 2. A bit in room_left says that a block may have free lines: a full table has room there. It is
+ *    set when the first line is given back to a full block, when a CPU owns or leaves a block, and
+ *    by the sweep, so that one that is lost comes again. The CPU that looks there clears it first.
  * 3. A block whose lines are all free and that no CPU owns may become one of the other family, or
  *    be given back: by a compare-and-swap of its word with 0.
  */
@@ -47,13 +46,26 @@ static __always_inline void room_bit_set(__u64 *word, __u64 bit)
 		__sync_fetch_and_or(word, bit);
 }
 
+/* Clears the bit of a word that was 0, unless it is not 0 any more. */
+static __always_inline void room_bit_clear(__u64 *above, __u64 bit, const __u64 *word)
+{
+	__sync_fetch_and_and(above, ~bit);
+	if (*(volatile __u64 *)word)
+		__sync_fetch_and_or(above, bit);
+}
+
+static __always_inline __u64 *room_word(enum block_kind kind, __u32 number)
+{
+	return &room_bits(kind)->word[number / 64 & (ROOM_WORDS - 1)];
+}
+
 /* Notes that a block has free lines of a kind. */
 static __always_inline void room_note(__u32 number, enum block_kind kind)
 {
 	struct room_bits *bits = room_bits(kind);
 	__u32 at = number / 64 & (ROOM_WORDS - 1);
 
-	room_bit_set(&bits->word[at], 1ULL << number % 64);
+	room_bit_set(room_word(kind, number), 1ULL << number % 64);
 	room_bit_set(&bits->sum[at / 64], 1ULL << at % 64);
 	room_bit_set(&bits->top, 1ULL << at / 64);
 }
@@ -73,17 +85,17 @@ static __always_inline int block_own(__u32 number, enum block_kind kind, __u32 l
 	struct block_head *head = block_head(number);
 	enum block_kind is = head ? head->kind : BLOCK_NONE;
 	__u64 free = head ? block_free(head) : 0;
-	__u32 lines = bits_of(free & ~UNOWNED);
+	__u32 lines = bits_of(free & ~UNOWNED), owns;
 
 	if ((!(free & UNOWNED) && least > 1) || is == BLOCK_BUCKETS || is == BLOCK_NONE)
 		return 0;
 	if (is == kind) {
-		if (lines < least ||
-		    __sync_val_compare_and_swap(&head->free, free, free & ~UNOWNED) != free)
+		if (lines < least)
 			return 0;
-		if (lines > 1)
+		owns = __sync_val_compare_and_swap(&head->free, free, free & ~UNOWNED) == free;
+		if (lines > owns)
 			room_note(number, kind);
-		return 1;
+		return owns;
 	}
 	if (free != (free_lines(is) | UNOWNED) ||
 	    __sync_val_compare_and_swap(&head->free, free, 0) != free)
@@ -131,16 +143,17 @@ static long room_try_noted(__u32 i, struct room_search *s)
 		return 1;
 	sum = *(volatile __u64 *)&bits->sum[at];
 	if (!sum) {
-		__sync_fetch_and_and(&bits->top, ~(top & -top));
+		room_bit_clear(&bits->top, top & -top, &bits->sum[at]);
 		return 0;
 	}
 	at = at * 64 + lowest_bit(sum);
-	word = *(volatile __u64 *)&bits->word[at & (ROOM_WORDS - 1)];
+	at &= ROOM_WORDS - 1;
+	word = *(volatile __u64 *)&bits->word[at];
 	if (!word) {
-		__sync_fetch_and_and(&bits->sum[at / 64 & (ROOM_SUMS - 1)], ~(sum & -sum));
+		room_bit_clear(&bits->sum[at / 64], sum & -sum, &bits->word[at]);
 		return 0;
 	}
-	__sync_fetch_and_and(&bits->word[at & (ROOM_WORDS - 1)], ~(word & -word));
+	__sync_fetch_and_and(&bits->word[at], ~(word & -word));
 	s->found = at * 64 + lowest_bit(word);
 	if (block_own(s->found, s->kind, 1))
 		return 1;
@@ -212,6 +225,14 @@ static __always_inline __u32 hand_taken(const struct hand *hand)
  * connection's. That of its replies is seen for with it (conn_enter). */
 #define ROOM_AT_HAND 3
 
+/* A CPU owns a block no more. */
+static __always_inline void block_leave(struct block_head *head, __u32 number, enum block_kind kind)
+{
+	__sync_fetch_and_and(room_word(kind, number), ~(1ULL << number % 64));
+	if (__sync_fetch_and_or(&head->free, UNOWNED))
+		room_note(number, kind);
+}
+
 /* Sees that the CPU has a block with so many free entries, or in a full table with any. Not where
  * entries are taken: a chain of calls has no frame left there. A function, as its callers' frames
  * have no room. */
@@ -229,8 +250,8 @@ __noinline int room_prepare(enum block_kind kind, __u32 least)
 	number = room_own(hand, kind);
 	if (number == NO_BLOCK && head) /* the last lines of a full table */
 		return 0;
-	if (head && number + 1 != taken && __sync_fetch_and_or(&head->free, UNOWNED))
-		room_note(taken - 1, kind);
+	if (head && number + 1 != taken)
+		block_leave(head, taken - 1, kind);
 	*(volatile __u32 *)&hand->taken = number + 1; /* NO_BLOCK: 0 */
 	return 0;
 }
