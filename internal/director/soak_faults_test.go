@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/cilium/ebpf/asm"
+
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 )
@@ -112,6 +114,7 @@ func (i *injections) quiet(x *injector) {
 	// Others keep silent for a while, so that these have blocks for themselves.
 	i.sending.Lock()
 	defer i.sending.Unlock()
+	i.endEarlier(x)
 	for _, state := range []bpfobj.LbConnState{bpfobj.LbConnStateTCP_SYN_RECV, bpfobj.LbConnStateTCP_ESTABLISHED} {
 		was := time.Duration(set.Timeout[state])
 		i.rig.timeouts(time.Minute, state)
@@ -148,4 +151,24 @@ func (i *injections) quiet(x *injector) {
 		i.establish(client, quietVIP("wlc"))
 		x.flows = append(x.flows, fromFlow4(x.flow4(client, quietVIP("wlc"))))
 	}
+}
+
+// endEarlier has the connections of earlier episodes end before others are judged: a server whose
+// connections change between the passes is not judged exactly.
+func (i *injections) endEarlier(x *injector) {
+	i.Helper()
+	vip := fromFlow4(x.flow4(client1, quietVIP("wlc"))).Dst
+	earlier := func() (all []entry) {
+		i.must(i.eachEntry(context.Background(), model.IPv4, func(e *entry) error {
+			if e.Flow.Dst == vip {
+				all = append(all, *e)
+			}
+			return nil
+		}))
+		return all
+	}
+	for _, e := range earlier() {
+		x.poke(entrySpot(e.at, fieldExpires), asm.DWord, 2*deadTime|incarnation(&e.LbConn))
+	}
+	i.atLast(time.Minute, "connections of earlier episodes end", func() bool { return len(earlier()) == 0 })
 }
