@@ -224,9 +224,13 @@ __noinline enum entry_seen entry_glance(__u32 index, struct flow *flow, struct c
 {
 	void *block = block_of((index & INDEX_MASK) / INDEX_LINES);
 	struct conn *c = block_line(block, index % INDEX_LINES, 1);
+	const struct block_head *head = block_line(block, 0, 1);
 
-	if (!c || !flow || !seen || !block_flow(block, index, flow) ||
-	    flow->template == FLOW_REPLIES)
+	/* Every second line of a block of IPv6 is half an entry. */
+	if (!c || !head ||
+	    !((free_lines(head->kind) & ~block_free(head)) >> index % INDEX_LINES & 1))
+		return ENTRY_NONE;
+	if (!flow || !seen || !block_flow(block, index, flow) || flow->template == FLOW_REPLIES)
 		return ENTRY_NONE;
 	conn_copy(c, seen);
 	if (seen->flags & CONN_DEAD || seen->expires < 2 * DEAD_TIME)

@@ -2,12 +2,12 @@
 /*
  * Room in a full table. A packet that finds none displaces an unproven entry (proof.h): of the
  * service that has most of them (crowd.h), one that was not answered and had the fewest packets,
- * out of some that are looked at by chance. If the last search that looked at all of them found
- * none better than this one is, there is no further look.
- * One whose time is over goes first. A packet of that service itself displaces none of another's,
- * nor the template that it has just made. So a flood of one service makes room for all, and the
- * entries of the flood displace each other. What is proven stays, and so do the connections of TCP,
- * where a flood is kept out by challenges.
+ * out of some that are looked at by chance. A search ends at an entry that is as good as the best
+ * of the last one that ended at none; one in 64 looks for the best. One whose time is over goes
+ * first. A packet of that service itself displaces none of another's, nor the template that it has
+ * just made. So a flood of one service makes room for all, and the entries of the flood displace
+ * each other. What is proven stays, and so do the connections of TCP, where a flood is kept out by
+ * challenges.
  */
 #ifndef IMBANG_DISPLACE_H
 #define IMBANG_DISPLACE_H
@@ -19,7 +19,8 @@
 #include "rng.h"
 #include "sweep.h"
 
-/* Entries that are looked at, by chance, at most; and one search out of how many looks at all. */
+/* Entries that are looked at, by chance, at most; and one search out of how many looks for the
+ * best. */
 #define DISPLACE_TRIES 32
 #define DISPLACE_TURNS 64
 
@@ -88,6 +89,8 @@ static __noinline __u32 displace_find(const struct packet *p, __u8 calls)
 	struct displacing d = { .rank = ~0U, .most = NO_SERVICE, .calls = calls };
 	const struct crowding *crowds;
 	struct scratch *room = get_scratch(SCRATCH_PACKET);
+	__u32 *rank;
+	int all;
 
 	d.kept = p->inherited.template;
 	d.family = p->flow.family;
@@ -97,9 +100,11 @@ static __noinline __u32 displace_find(const struct packet *p, __u8 calls)
 	if (!room)
 		return 0;
 	d.own = room->service.id == d.most;
-	d.enough = ++room->displaced % DISPLACE_TURNS ? room->rank : RANK_LEAST;
-	if (bpf_loop(TRIES(DISPLACE_TRIES), displace_look, &d, 0) >= DISPLACE_TRIES)
-		room->rank = d.rank & RANK_OTHERS ? RANK_LEAST : d.rank;
+	rank = &room->rank[d.family == AF_INET6];
+	all = !(++room->displaced % DISPLACE_TURNS);
+	d.enough = all ? RANK_LEAST : *rank;
+	if (bpf_loop(TRIES(DISPLACE_TRIES), displace_look, &d, 0) >= TRIES(DISPLACE_TRIES) || all)
+		*rank = d.rank & RANK_OTHERS ? RANK_LEAST : d.rank;
 	return d.index;
 }
 

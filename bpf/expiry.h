@@ -126,7 +126,7 @@ static __always_inline long sweep_block(struct walk *w)
 	if (w->free)
 		room_note(w->number, head->kind);
 	if (!w->entries) /* it may become the other family's */
-		room_note(w->number, BLOCK_ENTRIES4 + BLOCK_ENTRIES6 - head->kind);
+		room_note(w->number, other_kind(head->kind));
 	return 0;
 }
 

@@ -675,8 +675,9 @@ struct scratch {
 	struct sip_reader sip;
 	struct hand hand4; /* the CPU's, for entries of either family */
 	struct hand hand6;
-	__u32 rank;      /* of the best entry that all looks of a search found (displace.h) */
+	__u32 rank[2];   /* of an entry that is enough, of IPv4 and IPv6 (displace.h) */
 	__u32 displaced; /* searches so far */
+	__u32 pad2;
 	struct search searches[2]; /* under way */
 	__u32 searching;
 	struct flow flow; /* of which is told: follow_state4 */

@@ -566,6 +566,7 @@ struct search_at {
 struct hand {
 	__u32 taken;  /* its number and 1 more; 0: none */
 	__u32 cursor; /* the block behind the last one that was looked at */
+	__u32 noted;  /* likewise, of noted ones: a number */
 };
 
 #define CALL_ID_MAX 255 /* [bytes] IP_VS_PEDATA_MAXLEN */

@@ -46,12 +46,14 @@ static __always_inline void room_bit_set(__u64 *word, __u64 bit)
 		__sync_fetch_and_or(word, bit);
 }
 
-/* Clears the bit of a word that was 0, unless it is not 0 any more. */
-static __always_inline void room_bit_clear(__u64 *above, __u64 bit, const __u64 *word)
+/* Clears the bit of a word that was 0. If that is not 0 any more, the bit is set again: 1. */
+static __always_inline int room_bit_clear(__u64 *above, __u64 bit, const __u64 *word)
 {
 	__sync_fetch_and_and(above, ~bit);
-	if (*(volatile __u64 *)word)
-		__sync_fetch_and_or(above, bit);
+	if (!*(volatile __u64 *)word)
+		return 0;
+	__sync_fetch_and_or(above, bit);
+	return 1;
 }
 
 static __always_inline __u64 *room_word(enum block_kind kind, __u32 number)
@@ -68,6 +70,12 @@ static __always_inline void room_note(__u32 number, enum block_kind kind)
 	room_bit_set(room_word(kind, number), 1ULL << number % 64);
 	room_bit_set(&bits->sum[at / 64], 1ULL << at % 64);
 	room_bit_set(&bits->top, 1ULL << at / 64);
+}
+
+/* That of the other family. */
+static __always_inline enum block_kind other_kind(enum block_kind kind)
+{
+	return kind == BLOCK_ENTRIES6 ? BLOCK_ENTRIES4 : BLOCK_ENTRIES6;
 }
 
 /* A block that is this CPU's has free lines of a kind, and nothing else. */
@@ -110,8 +118,10 @@ static __always_inline int block_own(__u32 number, enum block_kind kind, __u32 l
 #define ROOM_ENOUGH 4
 
 struct room_search {
-	__u32 cursor; /* in both ranges of blocks */
+	__u32 cursor; /* in both ranges of blocks; or a number, of noted ones */
 	__u32 found;
+	__u32 shared; /* another CPU's block that has room */
+	__u32 around; /* how often the end of the numbers was reached */
 	enum block_kind kind;
 };
 
@@ -130,35 +140,67 @@ static long room_try(__u32 i, struct room_search *s)
 	return 1;
 }
 
-/* Noted blocks that are looked at, if others have taken their lines meanwhile. */
-#define ROOM_NOTED 64
+/* Steps of a search for noted blocks: each looks at one, or goes to the next word that has some. */
+#define ROOM_STEPS 128
+
+/* The next noted block from the cursor on: its number. Or the cursor goes on: NO_BLOCK. */
+static __always_inline __u32 room_next(struct room_bits *bits, struct room_search *s)
+{
+	__u32 at = s->cursor / 64 & (ROOM_WORDS - 1), sum = at / 64;
+	__u64 left = *(volatile __u64 *)&bits->word[at] >> s->cursor % 64;
+
+	if (left)
+		return s->cursor + lowest_bit(left);
+	if (!*(volatile __u64 *)&bits->word[at] &&
+	    room_bit_clear(&bits->sum[sum], 1ULL << at % 64, &bits->word[at]))
+		room_bit_set(&bits->top, 1ULL << sum);
+	at++;
+	left = at % 64 ? *(volatile __u64 *)&bits->sum[sum] >> at % 64 : 0;
+	if (left) {
+		s->cursor = (at + lowest_bit(left)) * 64;
+		return NO_BLOCK;
+	}
+	if (!*(volatile __u64 *)&bits->sum[sum])
+		room_bit_clear(&bits->top, 1ULL << sum, &bits->sum[sum]);
+	sum++;
+	left = sum < ROOM_SUMS ? *(volatile __u64 *)&bits->top >> sum : 0;
+	s->cursor = left ? (sum + lowest_bit(left)) * 64 * 64 : unknown_zero();
+	s->around += !left;
+	return NO_BLOCK;
+}
 
 static long room_try_noted(__u32 i, struct room_search *s)
 {
 	struct room_bits *bits = room_bits(s->kind);
-	__u64 top = *(volatile __u64 *)&bits->top, sum, word;
-	__u32 at = lowest_bit(top) & (ROOM_SUMS - 1);
+	__u32 number = room_next(bits, s);
+	__u64 bit = 1ULL << number % 64;
+	struct block_head *head;
 
-	if (!top)
-		return 1;
-	sum = *(volatile __u64 *)&bits->sum[at];
-	if (!sum) {
-		room_bit_clear(&bits->top, top & -top, &bits->sum[at]);
+	if (number == NO_BLOCK)
+		return s->around > 1;
+	s->cursor = number + 1;
+	head = block_head(number);
+	if (head && head->kind == s->kind && block_free(head) > 1 &&
+	    !(block_free(head) & UNOWNED)) {
+		s->shared = number;
 		return 0;
 	}
-	at = at * 64 + lowest_bit(sum);
-	at &= ROOM_WORDS - 1;
-	word = *(volatile __u64 *)&bits->word[at];
-	if (!word) {
-		room_bit_clear(&bits->sum[at / 64], sum & -sum, &bits->word[at]);
+	if (!(__sync_fetch_and_and(room_word(s->kind, number), ~bit) & bit) ||
+	    !block_own(number, s->kind, 1))
 		return 0;
-	}
-	__sync_fetch_and_and(&bits->word[at], ~(word & -word));
-	s->found = at * 64 + lowest_bit(word);
-	if (block_own(s->found, s->kind, 1))
-		return 1;
-	s->found = NO_BLOCK;
-	return 0;
+	s->found = number;
+	return 1;
+}
+
+/* Owns a noted block; if there is none but another CPU's, that one. */
+static __always_inline void room_noted(struct hand *hand, struct room_search *s)
+{
+	s->cursor = hand->noted;
+	s->around = unknown_zero();
+	bpf_loop(ROOM_STEPS, room_try_noted, s, 0);
+	hand->noted = s->cursor;
+	if (s->found == NO_BLOCK && s->shared != NO_BLOCK && block_own(s->shared, s->kind, 1))
+		s->found = s->shared;
 }
 
 /* Finds a block while there may be new ones. */
@@ -180,14 +222,14 @@ static __always_inline void room_more(struct hand *hand, struct room_search *s)
 /* Gives a CPU another block: its number, or NO_BLOCK. In a full table it is a noted one. */
 __noinline __u32 room_own(struct hand *hand, enum block_kind kind)
 {
-	struct room_search s = { .found = NO_BLOCK, .kind = kind };
+	struct room_search s = { .found = NO_BLOCK, .shared = NO_BLOCK, .kind = kind };
 
 	if (!hand)
 		return NO_BLOCK;
 	if (blocks_left(kind))
 		room_more(hand, &s);
 	if (s.found == NO_BLOCK)
-		bpf_loop(ROOM_NOTED, room_try_noted, &s, 0);
+		room_noted(hand, &s);
 	return s.found;
 }
 
@@ -263,6 +305,8 @@ static __always_inline __u32 room_take(enum block_kind kind)
 	struct block_head *head = taken ? block_head(taken - 1) : 0;
 	__u32 line = head ? room_take_line(head, kind) : 0;
 
+	if (head && !line) /* another CPU may have taken that one */
+		line = room_take_line(head, kind);
 	return line ? (taken - 1) * INDEX_LINES + line : 0;
 }
 
@@ -278,6 +322,8 @@ __noinline int room_give(__u32 index)
 	was = __sync_fetch_and_or(&head->free, 1ULL << index % INDEX_LINES);
 	if (!(was & ~UNOWNED))
 		room_note(number, head->kind);
+	if ((was | 1ULL << index % INDEX_LINES) == (free_lines(head->kind) | UNOWNED))
+		room_note(number, other_kind(head->kind));
 	return 0;
 }
 

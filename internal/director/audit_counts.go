@@ -72,35 +72,40 @@ func (v *countsView) bounds(id int) (least, most int64, known bool) {
 	return d - ended - v.slack, d + opened + v.slack, opened >= 0
 }
 
-// judgeCounts compares two passes: what did not move is exact, else bounds decide.
+// judgeCounts compares two passes: what did not move is exact, else bounds decide. What was there in
+// both passes was there all the time between them, so a count is never below it; and it is above by no
+// more than was opened meanwhile.
 func judgeCounts(one, two *countsView, report func(suspect)) {
 	for id := range min(len(one.tally), len(two.tally)) {
-		if one.openedBefore[id] != two.openedBy[id] {
-			judgeMoving(one, two, id, report)
-			continue
-		}
 		s := suspect{kind: AuditCounts, id: uint32(id)}
 		a, b := one.tally[id], two.tally[id]
 		l := one.before[id]
+		opened := int64(two.openedBy[id] - one.openedBefore[id])
+		wrong := func(more int64) bool { return more < 0 || more > 0 && (opened == 0 || more > opened+one.slack) }
 		same := func(get func(bpfobj.LbLoad) [2]uint32) bool {
 			return get(one.before[id]) == get(one.after[id]) && get(one.after[id]) == get(two.before[id]) && get(two.before[id]) == get(two.after[id])
 		}
-		if a.conns == b.conns && a.active == b.active && a.inactive == b.inactive &&
+		if (opened == 0 || a.active+a.inactive == 0) && a.conns == b.conns && a.active == b.active && a.inactive == b.inactive &&
 			same(func(l bpfobj.LbLoad) [2]uint32 { return [2]uint32{l.Active, l.Inactive} }) {
-			s.a, s.b = int64(int32(l.Active-a.active)), int64(int32(l.Inactive-a.inactive))
+			more, other := int64(int32(l.Active-a.active)), int64(int32(l.Inactive-a.inactive))
+			if opened == 0 || wrong(more) || wrong(other) {
+				s.a, s.b = more, other
+			}
 		} else {
 			judgeMoving(one, two, id, report)
 		}
 		if a.templ == b.templ && a.templates == b.templates &&
 			same(func(l bpfobj.LbLoad) [2]uint32 { return [2]uint32{l.Persistent} }) {
-			s.c = int64(int32(l.Persistent - a.templates))
+			if more := int64(int32(l.Persistent - a.templates)); wrong(more) {
+				s.c = more
+			}
 		}
 		if s.a != 0 || s.b != 0 || s.c != 0 {
 			report(s)
 		}
-		if a.bare == b.bare && a.unproven == b.unproven && same(func(l bpfobj.LbLoad) [2]uint32 { return [2]uint32{unproven(l)} }) &&
-			unproven(l) != a.unproven {
-			report(suspect{kind: AuditUnproven, id: uint32(id), a: int64(unproven(l)) - int64(a.unproven)})
+		more := int64(unproven(l)) - int64(a.unproven)
+		if a.bare == b.bare && a.unproven == b.unproven && same(func(l bpfobj.LbLoad) [2]uint32 { return [2]uint32{unproven(l)} }) && wrong(more) {
+			report(suspect{kind: AuditUnproven, id: uint32(id), a: more})
 		}
 	}
 }

@@ -92,14 +92,20 @@ func (d *Director) countAgain(ctx context.Context, held []suspect) ([]suspect, e
 		}
 		return nil
 	}
-	conns := map[uint64]int64{}
+	conns := make(map[uint64]int64, len(held))
+	for _, s := range held {
+		conns[serverHash(s.flow, s.id)] = 0
+	}
 	count := func(e *entry) error {
-		if e.Flags&connDead == 0 && e.Flow.Template == 0 && e.Template != 0 {
-			h := newHold(e)
-			conns[h.valid]++
-			if h.aside != h.valid {
-				conns[h.aside]++
-			}
+		if e.Flags&connDead != 0 || e.Flow.Template != 0 || e.Template == 0 {
+			return nil
+		}
+		h := newHold(e)
+		if n, ok := conns[h.valid]; ok {
+			conns[h.valid] = n + 1
+		}
+		if n, ok := conns[h.aside]; ok && h.aside != h.valid {
+			conns[h.aside] = n + 1
 		}
 		return nil
 	}
@@ -108,19 +114,17 @@ func (d *Director) countAgain(ctx context.Context, held []suspect) ([]suspect, e
 	}
 	still := held[:0]
 	for i, s := range held {
-		there := conns[serverHash(s.flow, s.id)]
-		switch more := s.a > s.b; {
-		case least[i] < 0: // it is gone
-			continue
-		case more && least[i] > there:
-			s.a = least[i]
-		case !more && most[i] < there:
-			s.a = most[i]
-		default:
-			continue
+		there, controls := conns[serverHash(s.flow, s.id)], least[i]
+		if s.a < s.b {
+			controls = most[i]
 		}
-		s.b = there
-		still = append(still, s)
+		// Else it is gone, or sound.
+		if least[i] >= 0 && controls != there && controls > there == (s.a > s.b) {
+			if diff := controls - there; max(diff, -diff) < max(s.a-s.b, s.b-s.a) {
+				s.a, s.b = controls, there // what is sure
+			}
+			still = append(still, s)
+		}
 	}
 	return still, nil
 }

@@ -160,12 +160,17 @@ func TestAuditCounts(t *testing.T) {
 		one.tally[0].unproven, two.tally[0].unproven = 1, 1
 		two.tally[0].bare++
 	}))
-	wantKinds(t, "while one was opened and one ended", judge(func(one, two *countsView) {
-		for _, v := range []*countsView{one, two} {
-			v.tally[0].active, v.tally[0].templates, v.tally[0].unproven = 4, 2, 3
-			two.openedBy[0]++
+	opens := func(templates, bare uint32) func(one, two *countsView) {
+		return func(one, two *countsView) {
+			for _, v := range []*countsView{one, two} {
+				v.tally[0].templates, v.tally[0].unproven = templates, bare
+				two.openedBy[0]++
+			}
 		}
-	}))
+	}
+	wantKinds(t, "more while some are opened", judge(opens(0, 1)))
+	wantKinds(t, "fewer templates than there are", judge(opens(2, 2)), AuditCounts)
+	wantKinds(t, "fewer unproven than there are", judge(opens(1, 3)), AuditUnproven)
 	wantKinds(t, "only in one pass", judge(func(one, _ *countsView) { one.tally[0].active = 2 }))
 	moving := func(opened uint64, more uint32) func(one, two *countsView) {
 		return func(one, two *countsView) {

@@ -225,6 +225,58 @@ func TestProvenStayInFullTable(t *testing.T) {
 	}
 }
 
+// The second half of an entry of IPv6 is none, though it looks like one for some marks.
+func TestDisplacedOfIPv6(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Sizes{Services: 16, Servers: 16, Connections: 256})
+	f := families[1]
+	r.serve(model.Service{Key: model.MarkKey(0x0a0000, model.IPv6), Scheduler: "rr", Netmask: 128}, f.real(0, 8080))
+	r.must(r.Mark(MarkRule{netip.MustParsePrefix("2001:db8::/64"), 0x0a0000}))
+	asks := func(i int) testenv.Packet {
+		return testenv.UDP(fmt.Sprintf("[fd00:10::%x]:2000", 0x1000+i), "[2001:db8::1]:53", "x")
+	}
+	n := r.fill(model.IPv6, asks)
+	const more = 300
+	got := r.reasonsOf(func() { r.flood(more, func(i int) testenv.Packet { return asks(n + i) }) })
+	if d := r.displaced(); n < 64 || d < more || len(got) != 0 {
+		t.Errorf("%d connections in a full table; %d displaced for %d more; reasons %v", n, d, more, got)
+	}
+}
+
+// Where all were answered, one of them is enough; when others come that were not answered, these make
+// room again.
+func TestAnsweredAreDisplacedLastAgain(t *testing.T) {
+	t.Parallel()
+	r, services := floodRig(t, 256)
+	server := realServer(1, 1).AddrPort().String()
+	asks := func(i int) testenv.Packet { return testenv.UDP(invented(i), floodVIP, "x") }
+	answered := func() (n int) {
+		r.must(r.eachEntry(t.Context(), model.IPv4, func(e *entry) error {
+			if e.Flags&uint8(bpfobj.LbConnFlagCONN_ASSURED) != 0 {
+				n++
+			}
+			return nil
+		}))
+		return n
+	}
+	n := r.fill(model.IPv4, asks)
+	all, err := collected(r.Director)
+	r.must(err)
+	for _, c := range all {
+		r.fromServer(testenv.UDP(server, c.Client.String(), "answer"))
+	}
+	r.crowded(services["flooded "+model.UDP.String()].Key)
+	if got := answered(); got != len(all) {
+		t.Fatalf("%d of %d are answered", got, len(all))
+	}
+	r.flood(200, func(i int) testenv.Packet { return asks(n + i) })
+	before := answered()
+	r.flood(200, func(i int) testenv.Packet { return asks(n + 200 + i) })
+	if now := answered(); before == len(all) || before-now > 64 {
+		t.Errorf("of %d that were answered %d are left after 200 others, %d after 400", len(all), before, now)
+	}
+}
+
 // Of a service that answers each packet, what was answered once makes room, but after what was
 // not answered; conversations stay.
 func TestAnsweredOnceAreDisplacedLast(t *testing.T) {

@@ -195,6 +195,34 @@ func TestBlockOfTwo(t *testing.T) {
 	x.wantOver()
 }
 
+// CPUs that find room in blocks that were used before have a block each, though no new one may be taken.
+func TestBlocksOfTwoAtTheBound(t *testing.T) {
+	x := newInterleavedSized(t, Sizes{Services: 16, Servers: 16, Connections: 400})
+	x.addService(tcpService(vip, "rr"), 1)
+	n := 0
+	for ; x.fromClientOn(cpuB, testenv.TCP(nthClient(n), vip, "S")).verdict == redirect; n++ {
+	}
+	for i := 0; i < n; i += 2 {
+		x.fromServerOn(cpuB, testenv.TCP(server0, nthClient(i), "RA"))
+	}
+	x.pass(11 * time.Second) // CLOSE lasts 10 s
+	blocks := map[int]map[uint32]bool{cpuA: {}, cpuB: {}}
+	for i := range n / 3 {
+		p := testenv.TCP(nthClient(n+i), vip, "S")
+		if got := x.fromClientOn(i%2, p); got.verdict != redirect {
+			t.Fatalf("connection %d: %s, %d lines are free", i, got.verdict, x.freeLines(model.IPv4))
+		}
+		blocks[i%2][x.conn(p).Index/indexLines] = true
+	}
+	for b := range blocks[cpuA] {
+		if blocks[cpuB][b] {
+			t.Errorf("both CPUs took entries of block %d: A of %v, B of %v", b, blocks[cpuA], blocks[cpuB])
+		}
+	}
+	x.wantAudited("half full")
+	x.wantOver()
+}
+
 // A full table has room where a block is noted for it. The sweep notes those again of which that was
 // lost, and a block without entries for both families.
 func TestRoomIsNotedAgain(t *testing.T) {
