@@ -155,8 +155,8 @@ func (x *injector) unswept(r entry) {
 	x.poke(entrySpot(r.at, fieldExpires), asm.DWord, 1<<62|incarnation(&r.LbConn))
 }
 
-// ofFullBlock is a connection that has no fault yet, in a block that has connections of the injector
-// alone. The block has so few free lines that no CPU takes one as long as there is other room, also
+// ofFullBlock is a connection that has no fault yet, in a block of no CPU's that has connections of the
+// injector alone. The block has so few free lines that no CPU takes one as long as there is other room, also
 // with one more. Nil if there is none.
 func (x *injector) ofFullBlock() (found *entry) {
 	x.Helper()
@@ -184,7 +184,7 @@ func (x *injector) ofFullBlock() (found *entry) {
 			}
 			return nil
 		}))
-		if found != nil && b.kind() == bpfobj.LbBlockKindBLOCK_ENTRIES4 && n >= blockEntries-spared && others == 0 {
+		if found != nil && b.kind() == bpfobj.LbBlockKindBLOCK_ENTRIES4 && b.free()&unowned != 0 && n >= blockEntries-spared && others == 0 {
 			return found
 		}
 	}

@@ -7,6 +7,7 @@ package director
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -113,7 +114,7 @@ func (s *soak) wantService() {
 	set, err := s.Settings()
 	s.must(err)
 	for _, one := range set {
-		if one.Name != "conn_reuse_mode" && one.Name != "am_droprate" {
+		if one.Name != "conn_reuse_mode" && one.Name != "am_droprate" && !strings.HasPrefix(one.Name, "sync_") {
 			s.must(s.Set(Setting{Name: one.Name}))
 		}
 	}
