@@ -119,25 +119,11 @@ func TestAuditWhileBucketsChange(t *testing.T) {
 		r.establish(nthClient(i), vip)
 	}
 	r.timeouts(300*time.Millisecond, bpfobj.LbConnStateTCP_SYN_RECV)
-	done := make(chan struct{})
-	var all sync.WaitGroup
-	var swollen, shrunk int
-	var err error
-	all.Go(func() {
-		err = r.ns.Do(func() (err error) {
-			swollen, shrunk, err = r.swell(done)
-			return err
-		})
+	r.whileSwelling(func() {
+		for i := range 10 {
+			r.wantClean(fmt.Sprintf("audit %d", i))
+		}
 	})
-	for i := range 10 {
-		r.wantClean(fmt.Sprintf("audit %d", i))
-	}
-	close(done)
-	all.Wait()
-	r.must(err)
-	if swollen == 0 || shrunk == 0 {
-		t.Errorf("the table grew %d times, and shrank %d times: the test shows nothing", swollen, shrunk)
-	}
 }
 
 // A look-up finds a connection that rests, whichever bucket leads to it meanwhile.
@@ -154,6 +140,24 @@ func TestFoundWhileBucketsChange(t *testing.T) {
 		return nil
 	}))
 	r.timeouts(300*time.Millisecond, bpfobj.LbConnStateTCP_SYN_RECV)
+	looks, missed := 0, 0
+	r.whileSwelling(func() {
+		for end := time.Now().Add(4 * time.Second); time.Now().Before(end); looks++ {
+			c, err := r.connOf(flows[looks%len(flows)])
+			r.must(err)
+			if c == nil {
+				missed++
+			}
+		}
+	})
+	if len(flows) != resting || missed != 0 {
+		t.Errorf("%d of %d looks miss one of %d connections, want %d", missed, looks, len(flows), resting)
+	}
+}
+
+// whileSwelling has the table grow and shrink while something is tried, and expects that it did.
+func (r *rig) whileSwelling(try func()) {
+	r.Helper()
 	done := make(chan struct{})
 	var all sync.WaitGroup
 	var rose, fell int
@@ -164,22 +168,12 @@ func TestFoundWhileBucketsChange(t *testing.T) {
 			return err
 		})
 	})
-	looks, missed := 0, 0
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); looks++ {
-		c, err := r.connOf(flows[looks%len(flows)])
-		r.must(err)
-		if c == nil {
-			missed++
-		}
-	}
+	try()
 	close(done)
 	all.Wait()
 	r.must(err)
-	if len(flows) != resting || rose == 0 || fell == 0 {
-		t.Errorf("%d connections; the table grew %d times, and shrank %d times: the test shows nothing", len(flows), rose, fell)
-	}
-	if missed != 0 {
-		t.Errorf("%d of %d looks miss a connection", missed, looks)
+	if rose == 0 || fell == 0 {
+		r.Errorf("the table grew %d times, and shrank %d times: the test shows nothing", rose, fell)
 	}
 }
 
